@@ -62,8 +62,8 @@ PAGE = (
         "Plugin PreEnqueuePlugin QueueSortPlugin PreFilterPlugin FilterPlugin FeasibleFilterPlugin "
         "PostFilterPlugin "
         "PreScorePlugin ScorePlugin ReservePlugin PermitPlugin PreBindPlugin BindPlugin "
-        "PostBindPlugin BackgroundPlugin FetchingPlugin PodSourcePlugin MIN_SCORE MAX_SCORE "
-        "MAX_PERMIT_WAIT_SECONDS is_provided default_normalize",
+        "PostBindPlugin BackgroundPlugin FetchingPlugin PodSourcePlugin QuotaPlugin QuotaUse "
+        "MIN_SCORE MAX_SCORE MAX_PERMIT_WAIT_SECONDS is_provided default_normalize",
         "Base classes; a plugin inherits from one or more of them.",
     ),
     Section(

@@ -1,4 +1,4 @@
-"""A real Chromium, and the demo with its dashboard.
+"""A real Chromium, the demo with its dashboard, and a cluster whose pods wait for each other.
 
 Debian's package or what PROREUS_CHROMIUM names; where there is none, or no playwright, these tests
 are skipped and say so.
@@ -12,10 +12,13 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+
+from proreus.insight.dashboard import Dashboard
+from unit.insight.dashboard.shared_cluster import SharedCluster
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -87,11 +90,15 @@ class Watched:
             self.problems.append(f"request to {request.url}")
 
 
+OpenBrowser = Callable[[str], Awaitable[Watched]]
+
+
 @pytest.fixture
-async def watched(executable: str, demo: str) -> AsyncIterator[Watched]:
-    """Return a page of the demo's dashboard in a browser; at the end nothing has gone wrong."""
+async def open_browser(executable: str) -> AsyncIterator[OpenBrowser]:
+    """Return a function that opens a browser for an address; at the end nothing has gone wrong."""
     from playwright import async_api
 
+    opened = []
     async with async_api.async_playwright() as playwright:
         # Its sandbox needs rights that containers and root do not have.
         browser = await playwright.chromium.launch(
@@ -99,7 +106,36 @@ async def watched(executable: str, demo: str) -> AsyncIterator[Watched]:
         )
         context = await browser.new_context(viewport={"width": 1280, "height": 900})
         context.set_default_timeout(20_000)
-        made = Watched(await context.new_page(), demo)
-        yield made
+
+        async def open_at(base: str) -> Watched:
+            opened.append(Watched(await context.new_page(), base))
+            return opened[-1]
+
+        yield open_at
         await browser.close()
-    assert made.problems == []
+    assert [problem for one in opened for problem in one.problems] == []
+
+
+@pytest.fixture
+async def watched(open_browser: OpenBrowser, demo: str) -> Watched:
+    """Return a page of the demo's dashboard."""
+    return await open_browser(demo)
+
+
+@pytest.fixture
+async def shared_cluster() -> SharedCluster:
+    """Return a cluster with ten waiting pods, gangs, quotas and a preemption."""
+    cluster = SharedCluster()
+    await cluster.fill()
+    return cluster
+
+
+@pytest.fixture
+async def shared(
+    open_browser: OpenBrowser, shared_cluster: SharedCluster
+) -> AsyncIterator[Watched]:
+    """Return a page of that cluster's dashboard."""
+    dashboard = Dashboard(shared_cluster.sources, ("127.0.0.1", 0))
+    await dashboard.start()
+    yield await open_browser(dashboard.local_url)
+    await dashboard.stop()

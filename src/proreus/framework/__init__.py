@@ -76,6 +76,7 @@ from proreus.framework.pod_group_plugin import (
 from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo, QueueingParams
 from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
+from proreus.framework.quota_plugin import QuotaPlugin, QuotaUse
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts
@@ -154,6 +155,8 @@ __all__ = [
     "QueueSortPlugin",
     "QueuedPodInfo",
     "QueueingParams",
+    "QuotaPlugin",
+    "QuotaUse",
     "ReservePlugin",
     "Rows",
     "SchedulePodGroup",

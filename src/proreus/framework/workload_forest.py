@@ -11,7 +11,7 @@ have one of; here both read the same, since nothing changes it while a group is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from proreus.framework.pod_group import PodGroupInfo
@@ -77,6 +77,10 @@ class WorkloadForest:
     def get(self, key: EntityKey) -> Group | None:
         """Return a group, if it is there."""
         return self._groups.get(key)
+
+    def all(self) -> Iterable[Group]:
+        """Return every group, in no order."""
+        return self._groups.values()
 
     def pod_group(self, key: EntityKey | None) -> PodGroup | None:
         """Return a PodGroup, if it is there."""

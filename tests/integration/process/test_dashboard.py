@@ -60,7 +60,7 @@ async def test_a_browser_signs_in_and_is_told_why_a_pod_waits(
         assert "Insufficient cpu" in await answer.text()
     async with session.get(base, headers={**browser, "Cookie": f"{COOKIE}=wrong"}) as answer:
         assert answer.status == 401
-        assert "not valid" in await answer.text()
+        assert "it has expired" in await answer.text()
     # The cookie is for these pages only.
     async with session.get(f"https://127.0.0.1:{port}/configz", headers=signed_in) as answer:
         assert answer.status == 403
@@ -165,7 +165,7 @@ async def test_a_simulation_shows_its_result(tmp_path, session, live):
             ("", "NodeResourcesFit"),
             ("pod/default/small", "It is bound to n"),
             ("pod/default/large", "Insufficient cpu"),
-            ("pod-help/default/large", "no smaller change helps"),
+            ("pod-state/default/large", "no smaller change helps"),
         ):
             async with session.get(base + path) as answer:
                 page = await answer.text()

@@ -31,6 +31,8 @@ from proreus.framework import (
     PodInfo,
     PostFilterResult,
     PreFilterPlugin,
+    QuotaPlugin,
+    QuotaUse,
     ReservePlugin,
     Rows,
     SchedulePodGroup,
@@ -53,7 +55,9 @@ _EVICTION_SECONDS = 30.0
 """A victim that is not terminating after this time was not evicted: the request failed."""
 
 
-class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, BackgroundPlugin):
+class CapacityScheduling(
+    DefaultPreemption, PreFilterPlugin, ReservePlugin, BackgroundPlugin, QuotaPlugin
+):
     """Keeps namespaces or queues within their quotas, and gives back guarantees."""
 
     Args = CapacitySchedulingArgs
@@ -84,6 +88,14 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             await asyncio.sleep(self._state.refresh_seconds)
             if self._state.have_shares_grown():
                 self.handle.announce(SHARES_CHANGED)
+
+    def quotas(self) -> Iterable[QuotaUse]:
+        """Return the use of every quota or queue."""
+        return self._state.uses()
+
+    def quota_of(self, pod: Pod) -> str:
+        """Return the quota or queue that counts a pod, "" if none does."""
+        return self._state.name_for(pod)
 
     # ---- use -----------------------------------------------------------------------------------
 

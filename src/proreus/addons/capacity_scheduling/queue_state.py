@@ -19,7 +19,7 @@ from proreus.addons.capacity_scheduling.queue_objects import (
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares
 from proreus.addons.pod_amounts import added, requests_of
-from proreus.framework import ClusterEvent, Handle, PodInfo, events, plugin_event
+from proreus.framework import ClusterEvent, Handle, PodInfo, QuotaUse, events, plugin_event
 from proreus.objects import Pod
 
 SHARES_CHANGED = plugin_event("FairSharesChanged")
@@ -201,3 +201,25 @@ class QueueState:
             self._allocatable_of = nodes.nodes_generation, names
             self._allocatable = {name: int(nodes.allocatable[name].sum()) for name in names}
         return self._allocatable
+
+    # ---- for people ----------------------------------------------------------------------------
+
+    def uses(self) -> Iterable[QuotaUse]:
+        """Yield what each queue deserves, has and may have at most, by resource."""
+        shares, requested = self.shares(), frozenset(self.accounts.resources())
+        for name, queue in self._objects.values.items():
+            deserved, fair = shares.deserved.get(name, {}), shares.fair.get(name, {})
+            for resource in sorted({*requested, *queue.deserved, *queue.limit}):
+                yield QuotaUse(
+                    quota=name,
+                    resource=resource,
+                    used=self.accounts.used(name, resource),
+                    guaranteed=deserved.get(resource, queue.deserved.get(resource, 0)),
+                    limit=queue.limit.get(resource),
+                    fair_share=fair.get(resource),
+                    parent=queue.parent,
+                )
+
+    def name_for(self, pod: Pod) -> str:
+        """Return the queue that a pod names, "" if it names none."""
+        return self._queues.name_for(pod)

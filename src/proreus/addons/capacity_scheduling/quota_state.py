@@ -13,7 +13,7 @@ from proreus.addons.capacity_scheduling.quotas import (
     QuotaAccounts,
 )
 from proreus.addons.pod_amounts import requests_of
-from proreus.framework import ClusterEvent, Handle, PodInfo, events
+from proreus.framework import ClusterEvent, Handle, PodInfo, QuotaUse, events
 from proreus.objects import Pod
 
 
@@ -84,3 +84,23 @@ class QuotaState:
         """Return the claim of a pod, or of the pods of a gang together, as of now."""
         bounds = dict(self._bounds)
         return ElasticQuotaClaim.of(pods, self._accounts, bounds, self._handle.nominator)
+
+    # ---- for people ----------------------------------------------------------------------------
+
+    def uses(self) -> Iterable[QuotaUse]:
+        """Yield each namespace's guarantee, maximum and use of each resource."""
+        for namespace, bounds in self._bounds.items():
+            used = self._accounts.used_by(namespace)
+            for resource in sorted({*bounds.min, *bounds.max, *used}):
+                yield QuotaUse(
+                    quota=namespace,
+                    resource=resource,
+                    used=used.get(resource, 0),
+                    guaranteed=bounds.min.get(resource, 0),
+                    limit=bounds.max.get(resource),
+                )
+
+    def name_for(self, pod: Pod) -> str:
+        """Return the namespace of a pod if it has a quota, else ""."""
+        namespace = pod.metadata.namespace
+        return namespace if namespace in self._bounds else ""

@@ -79,6 +79,10 @@ class PodGroupStates:
         """Return the state of a group; None if none of its pods is known."""
         return self._groups.get(key)
 
+    def keys(self) -> Iterable[str]:
+        """Return the ``namespace/name`` of every group."""
+        return self._groups.keys()
+
     def all(self) -> Iterable[PodGroupState]:
         """Return the state of every group."""
         return self._groups.values()

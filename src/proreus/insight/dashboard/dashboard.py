@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import parse_qs, unquote
 
+import msgspec
 from aiohttp import web
 
 from proreus.base import logs
@@ -41,6 +43,7 @@ class Dashboard:
 
     def __init__(self, sources: PageSources, local_address: tuple[str, int] | None = None) -> None:
         self._renderer = Renderer(
+            sources.clock.now,
             base=PATH,
             title=sources.title,
             version=sources.version,
@@ -113,11 +116,8 @@ class Dashboard:
         """Ask people to sign in; programs get the refusal as it is."""
         if "text/html" not in request.headers.get("Accept", ""):
             return refusal
-        why = {
-            401: "The token is not valid, or not any more.",
-            403: f"This is not allowed to you at {PATH}: {refusal.text}",
-        }.get(refusal.status, str(refusal.text))
-        if refusal.status == 403 and not cookie_credentials(request) and _anonymous(refusal):
+        why = reason_of(refusal)
+        if why.startswith("system:anonymous may not") and not cookie_credentials(request):
             why = ""
         return self._renderer.page("sign_in.html", status=refusal.status, why=why)
 
@@ -167,9 +167,30 @@ class Dashboard:
         return await self.respond(request) if response is None else response
 
 
-def _anonymous(refusal: web.Response) -> bool:
-    return "system:anonymous" in (refusal.text or "")
+def reason_of(refusal: web.Response) -> str:
+    """Return the reason for a refusal as sentences for people."""
+    if refusal.status == 401:
+        return "The token is wrong, or it has expired."
+    try:
+        message = str(msgspec.json.decode(refusal.text or "{}")["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return str(refusal.text)
+    found = _FORBIDDEN.match(message)
+    if found is None:
+        return message
+    user, verb = found["user"], found["verb"]
+    right = "see the dashboard" if verb == "get" else f"use this page (verb {verb})"
+    why = f" The apiserver says: {found['reason']}." if found["reason"] else ""
+    return (
+        f"{user} may not {right}.{why} An administrator can allow it with a ClusterRole for "
+        f"the nonResourceURL {PATH} and the verb {verb}."
+    )
 
+
+_FORBIDDEN = re.compile(
+    r'forbidden: User "(?P<user>.*)" cannot (?P<verb>\w+) path "[^"]*"(: (?P<reason>.*))?$'
+)
+"""The message of ``server.responses.forbidden``."""
 
 # A browser is signed in by a client certificate, or by a token that it keeps in a cookie: a page
 # cannot be asked for with an Authorization header by typing its address, nor can a stream of

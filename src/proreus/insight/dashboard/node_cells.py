@@ -95,17 +95,19 @@ def node_cells(table: ClusterTable, resource: str, label: str) -> NodeCells:
 
 
 def node_rows(
-    table: ClusterTable, by: str, label: str, text: str, columns: Sequence[str]
+    table: ClusterTable, by: str, down: bool, label: str, text: str, columns: Sequence[str]
 ) -> tuple[list[NodeRow], int]:
-    """Return the fullest nodes by a resource, and how many matched.
+    """Return nodes in the order of a column, and how many matched.
 
-    ``text``: what a node's name has to contain. ``columns``: resources in the table's head.
+    ``by``: a resource, or ``name``; ``down``: the largest first. ``text``: what a node's name has
+    to contain. ``columns``: resources in the table's head.
     """
-    order = np.argsort(-percents(table, by), kind="stable")
-    if text:
-        matching = [row for row in order.tolist() if text in table.infos[row].name]
+    matching = [row for row in range(len(table)) if text in table.infos[row].name]
+    if by == "name":
+        matching.sort(key=lambda row: table.infos[row].name, reverse=down)
     else:
-        matching = order.tolist()
+        percent = percents(table, by).tolist()
+        matching.sort(key=lambda row: -percent[row] if down else percent[row])
     shares = [percents(table, column) for column in columns]
     codes, values = table.label(label), table.label_values(label).values
     rows = [

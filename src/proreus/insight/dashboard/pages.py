@@ -1,7 +1,6 @@
 """The pages and parts of pages, by name: each a function of a request and the rest of its path.
 
-They read the scheduler's own state. Those about all pods let other work have turns in between, so
-that tens of thousands do not hold up the event loop; the others are of one moment.
+They read the scheduler's own state. ``node_pages`` and ``sharing_pages`` have further ones.
 """
 
 from __future__ import annotations
@@ -9,20 +8,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
-from proreus.insight.dashboard.node_cells import ZONE, label_keys, node_cells, node_rows, resources
-from proreus.insight.dashboard.pod_list import list_pods
-from proreus.insight.dashboard.rendering import HEADERS, Renderer
+from proreus.base.clock import RealClock
+from proreus.insight.dashboard.help_cache import HelpCache
+from proreus.insight.dashboard.listing import Listing
+from proreus.insight.dashboard.node_pages import NodePages
+from proreus.insight.dashboard.pod_list import COLUMNS, FILTERS, list_pods, short_reasons
+from proreus.insight.dashboard.rendering import Renderer
+from proreus.insight.dashboard.score_bars import score_bars
+from proreus.insight.dashboard.sharing_pages import SharingPages
 from proreus.insight.dashboard.what_if import WhatIf
-from proreus.insight.explain.explanation import NodeChoice
+from proreus.insight.explain.explanation import QueueReason, WhatWouldHelp
 from proreus.insight.page_sources import PageSources
 
 PageFunction = Callable[[web.BaseRequest, list[str]], web.Response | Awaitable[web.Response]]
 
-_MAX_TEXT = 300
-_COLUMNS = ("cpu", "memory", "pods")
+_REASONS_WITH_HELP = 5
+_GROUPS_SHOWN = 5
 
 
 class Pages:
@@ -37,24 +40,29 @@ class Pages:
     def __init__(self, sources: PageSources, renderer: Renderer) -> None:
         self._sources = sources
         self._render = renderer.page
+        self._help = HelpCache(sources.explainer, RealClock())
+        self._sharing = SharingPages(sources, renderer, self._help)
+        nodes = NodePages(sources, renderer)
         self.by_name: dict[str, PageFunction] = {
             "": self.overview,
             "state": self.state,
-            "nodes": self.nodes,
-            "node-cells": self.node_cells,
-            "node-table": self.node_table,
-            "node": self.node,
+            "nodes": nodes.nodes,
+            "node-cells": nodes.node_cells,
+            "node-table": nodes.node_table,
+            "node": nodes.node,
+            "node-state": nodes.node_state,
             "pods": self.pods,
             "pod-table": self.pod_table,
             "pod": self.pod,
-            "pod-help": self.pod_help,
+            "pod-state": self.pod_state,
+            **self._sharing.by_name,
             "what-if": WhatIf(sources, renderer).respond,
         }
 
     # ---- overview ------------------------------------------------------------------------------
 
     def overview(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the charts, and the state next to them."""
+        """Return why pods wait, the charts, and the state of the scheduler."""
         return self._render("overview.html", here="overview", **self._state())
 
     def state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
@@ -63,8 +71,12 @@ class Pages:
 
     def _state(self) -> dict[str, Any]:
         sources = self._sources
+        queue = sources.explainer.queue()
         return {
-            "queue": sources.explainer.queue(),
+            "queue": queue,
+            "reasons": [self._reason(n, one) for n, one in enumerate(queue.reasons)],
+            "waiting_groups": self._sharing.waiting_groups(_GROUPS_SHOWN),
+            "evicting": self._sharing.evicting(),
             "synced": sources.synced(),
             "reload": sources.last_reload(),
             "plugins": sources.plugin_health().get("plugins", []),
@@ -73,67 +85,19 @@ class Pages:
             "pods": len(sources.pods),
         }
 
-    # ---- nodes ---------------------------------------------------------------------------------
-
-    def nodes(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the heat map and the table of nodes."""
-        table = self._sources.scheduler.cache.table
-        return self._render(
-            "nodes.html",
-            here="nodes",
-            resources=resources(table),
-            labels=label_keys(table),
-            **self._node_rows(request),
-        )
-
-    def node_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the table alone."""
-        return self._render("node_table.html", **self._node_rows(request))
-
-    def node_cells(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return all nodes as columns, in JSON, for the heat map."""
-        table = self._sources.scheduler.cache.table
-        cells = node_cells(table, self._resource(request), self._label(request))
-        return web.Response(
-            body=msgspec.json.encode(cells), content_type="application/json", headers=HEADERS
-        )
-
-    def _node_rows(self, request: web.BaseRequest) -> dict[str, Any]:
-        resource, label = self._resource(request), self._label(request)
-        columns = list(dict.fromkeys((*_COLUMNS, resource)))
-        text = _text(request, "q")
-        table = self._sources.scheduler.cache.table
-        rows, count = node_rows(table, resource, label, text, columns)
-        return {
-            "rows": rows,
-            "count": count,
-            "columns": columns,
-            "resource": resource,
-            "label": label,
-            "text": text,
-        }
-
-    def _resource(self, request: web.BaseRequest) -> str:
-        asked = request.query.get("resource", "cpu")
-        return asked if asked in resources(self._sources.scheduler.cache.table) else "cpu"
-
-    def _label(self, request: web.BaseRequest) -> str:
-        # A column is made for each key, so only the offered keys are accepted.
-        asked = request.query.get("label", ZONE)
-        return asked if asked in label_keys(self._sources.scheduler.cache.table) else ZONE
-
-    def node(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return a node's pods, and the pods that it rejects."""
-        if len(rest) != 1:
-            return self._not_found("node")
-        explanation = self._sources.explainer.node(rest[0])
-        status = 200 if explanation.known else 404
-        return self._render("node.html", status=status, here="nodes", node=explanation)
+    def _reason(
+        self, number: int, reason: QueueReason
+    ) -> tuple[QueueReason, str, WhatWouldHelp | None]:
+        """Return a reason with the text for its longest waiting pod, and what would help that."""
+        namespace, _, name = reason.oldest.partition("/")
+        text = short_reasons(self._sources.explainer.last_failure(reason.oldest))
+        with_help = number < _REASONS_WITH_HELP
+        return reason, text, self._help.explanation(namespace, name).help if with_help else None
 
     # ---- pods ----------------------------------------------------------------------------------
 
     def pods(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the pods that wait, by reason, with a search."""
+        """Return the pods that wait, with filters and a search."""
         return self._render("pods.html", here="pods", **self._pod_list(request))
 
     def pod_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
@@ -142,20 +106,33 @@ class Pages:
 
     def _pod_list(self, request: web.BaseRequest) -> dict[str, Any]:
         sources = self._sources
-        text, reason = _text(request, "q"), _text(request, "reason")
-        found = list_pods(sources.scheduler.queue, sources.pods, sources.clock, text, reason)
-        return {"found": found, "text": text, "reason": reason}
+        listing = Listing(request, "pods", COLUMNS, FILTERS)
+        found = list_pods(
+            sources.scheduler.queue,
+            sources.pods,
+            sources.clock,
+            sources.explainer.last_failure,
+            listing,
+        )
+        return {"found": found, "listing": listing}
 
     def pod(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the explanation of a pod; the page fetches proposed changes itself."""
+        """Return the explanation of a pod."""
+        return self._pod("pod.html", rest)
+
+    def pod_state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return the explanation alone."""
+        return self._pod("pod_state.html", rest)
+
+    def _pod(self, template: str, rest: list[str]) -> web.Response:
         if len(rest) != 2:
-            return self._not_found("pod")
+            return self._render("not_found.html", status=404, what="such pod")
         namespace, name = rest
-        explanation = self._sources.explainer.pod(namespace, name, changes=False)
+        explanation = self._help.explanation(namespace, name)
         attempt = explanation.attempt
         placement = None if attempt is None else attempt.placement
         return self._render(
-            "pod.html",
+            template,
             status=404 if explanation.state == "unknown" and attempt is None else 200,
             here="pods",
             pod=explanation,
@@ -165,65 +142,3 @@ class Pages:
             bars=None if placement is None else score_bars(placement),
             history=self._sources.explainer.history(namespace, name),
         )
-
-    def pod_help(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return changes with which a pod would fit; asks the engine for up to 0.1 s."""
-        if len(rest) != 2:
-            return self._not_found("pod")
-        explanation = self._sources.explainer.pod(*rest, names=0)
-        return self._render("pod_help.html", help=explanation.help)
-
-    def _not_found(self, what: str) -> web.Response:
-        return self._render("not_found.html", status=404, what=f"such {what}")
-
-
-def _text(request: web.BaseRequest, name: str) -> str:
-    return request.query.get(name, "").strip()[:_MAX_TEXT]
-
-
-WIDTH = 400
-COLORS = 12
-"""The number of plugins that have a colour of their own; the table has the figures of all."""
-
-
-class BarPart(msgspec.Struct):
-    """A plugin's part of a bar, in units of which the longest bar has ``WIDTH``."""
-
-    plugin: str
-    weighted: int
-    x: float
-    width: float
-    color: int
-
-
-class ScoreBars(msgspec.Struct):
-    """Bars by node. ``legend``: plugins with their colours. ``truncated``: a score is below zero.
-
-    A negative score has no length; its figure is in the table.
-    """
-
-    legend: list[tuple[str, int]]
-    bars: dict[str, list[BarPart]]
-    truncated: bool
-
-
-def score_bars(placement: NodeChoice) -> ScoreBars | None:
-    """Return bars for the nodes with recorded scores, or None if there are none."""
-    nodes = [node for node in placement.nodes if node.plugins]
-    if not nodes:
-        return None
-    lengths = [sum(max(one.weighted, 0) for one in node.plugins) for node in nodes]
-    scale = WIDTH / max(*lengths, 1)
-    plugins = [one.plugin for one in nodes[0].plugins]
-    colors = {plugin: number % COLORS for number, plugin in enumerate(plugins)}
-    bars: dict[str, list[BarPart]] = {}
-    for node in nodes:
-        x, parts = 0.0, []
-        for one in node.plugins:
-            width = max(one.weighted, 0) * scale
-            color = colors.setdefault(one.plugin, len(colors) % COLORS)
-            parts.append(BarPart(one.plugin, one.weighted, round(x, 2), round(width, 2), color))
-            x += width
-        bars[node.name] = parts
-    negative = any(one.weighted < 0 for node in nodes for one in node.plugins)
-    return ScoreBars(list(colors.items()), bars, negative)

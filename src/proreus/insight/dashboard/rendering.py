@@ -6,12 +6,15 @@ them all: text of the cluster that got into a page as markup would not run.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -39,9 +42,12 @@ HEADERS = {
 
 
 class Renderer:
-    """Renders templates; ``common`` are values that every page has."""
+    """Renders templates.
 
-    def __init__(self, **common: Any) -> None:
+    ``now``: returns the time in seconds since the epoch. ``common``: values that every page has.
+    """
+
+    def __init__(self, now: Callable[[], float], **common: Any) -> None:
         self._environment = Environment(
             loader=PackageLoader("proreus.insight.dashboard"),
             autoescape=True,
@@ -51,7 +57,12 @@ class Renderer:
             auto_reload=False,
         )
         self._environment.filters.update(
-            instant=instant, duration=duration, amount=amount, segment=segment
+            amount=amount,
+            breakable=breakable,
+            duration=duration,
+            segment=segment,
+            since=lambda at: since(at, now()),
+            when=lambda at: when(at, now()),
         )
         self._environment.globals.update(common)
 
@@ -64,8 +75,30 @@ class Renderer:
 
 
 def instant(at: float) -> str:
-    """Return seconds since the epoch as 2026-11-22 14:03:05 UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Return seconds since the epoch as 2026-11-22T14:03:05Z."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def when(at: float, now: float) -> Markup:
+    """Return an instant, and how far it is: 2026-11-22T14:03:05Z (33 s ago)."""
+    seconds = now - at
+    distance = f"{duration(seconds)} ago" if seconds >= 1 else f"in {duration(-seconds)}"
+    distance = "now" if abs(seconds) < 1 else distance
+    text = instant(at)
+    return Markup('<time datetime="{0}">{0}</time> <small>({1})</small>').format(text, distance)
+
+
+def since(at: float, now: float) -> Markup:
+    """Return how long ago an instant was, which a mouse shows: 3 min 5 s."""
+    text = instant(at)
+    return Markup('<time datetime="{0}" title="since {0}">{1}</time>').format(
+        text, duration(now - at)
+    )
+
+
+def breakable(name: str) -> Markup:
+    """Return a name in which a line may break before each of its words: NodeResourcesFit."""
+    return Markup("<wbr>").join(map(escape, re.split(r"(?<=[a-z])(?=[A-Z])", name)))
 
 
 def duration(seconds: float) -> str:

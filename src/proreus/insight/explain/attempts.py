@@ -59,7 +59,7 @@ def explain_attempt(
         explanation.plugins = tuple(failure.plugins)
         explanation.pending_plugins = tuple(failure.pending_plugins)
         explanation.nominated_node = failure.nominated_node
-        explanation.victims = tuple(_victim(victim, pods) for victim in failure.victims)
+        explanation.victims = tuple(victim_state(victim, pods) for victim in failure.victims)
         explanation.pdb_violations = failure.pdb_violations
     return explanation
 
@@ -161,7 +161,8 @@ def _left_out(scores: ScoreTable, names: list[str], chosen: int, plugin: str) ->
     )
 
 
-def _victim(victim: Victim, pods: Mapping[str, Pod]) -> VictimState:
+def victim_state(victim: Victim, pods: Mapping[str, Pod]) -> VictimState:
+    """Return what has become of a victim."""
     live = pods.get(victim.pod)
     state: Literal["running", "terminating", "gone"] = "running"
     if live is None or live.metadata.uid != victim.uid:

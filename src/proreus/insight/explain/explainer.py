@@ -19,6 +19,7 @@ from proreus.insight.explain.explanation import (
     QueueExplanation,
 )
 from proreus.insight.explain.nodes import explain_node
+from proreus.insight.explain.preemptions import Preemption, recent_preemptions
 from proreus.insight.explain.queues import explain_queue, explain_waiting
 from proreus.insight.explain.what_if import help_for
 from proreus.objects.pod import Pod
@@ -94,6 +95,17 @@ class Explainer:
             return ()
         records = self._records.of(f"{namespace}/{name}")[:limit]
         return tuple(explain_attempt(record, self._pods, names=0, nodes=0) for record in records)
+
+    def last_failure(self, key: str) -> str:
+        """Return the message of a waiting pod's last attempt, "" if none is recorded."""
+        record = None if self._records is None else self._records.latest(key)
+        return "" if record is None or record.failure is None else record.failure.message
+
+    def preemptions(self, limit: int) -> tuple[Preemption, ...]:
+        """Return the recorded preemptions, the latest first."""
+        if self._records is None:
+            return ()
+        return recent_preemptions(self._records, self._pods, limit)
 
     def _explain_pending(self, explanation: PodExplanation, live: Pod, changes: bool) -> None:
         scheduler, key = self._scheduler, explanation.pod

@@ -1,11 +1,21 @@
 """Nodes, pods and scores as the pages list them."""
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
+from proreus.insight.dashboard.listing import SHOWN, Listing
 from proreus.insight.dashboard.node_cells import label_keys, node_cells, node_rows, resources
-from proreus.insight.dashboard.pages import COLORS, WIDTH, score_bars
-from proreus.insight.dashboard.pod_list import READY, SHOWN, list_pods
-from proreus.insight.dashboard.rendering import amount, duration, instant, segment
+from proreus.insight.dashboard.pod_list import COLUMNS, FILTERS, READY, list_pods, short_reasons
+from proreus.insight.dashboard.rendering import (
+    amount,
+    breakable,
+    duration,
+    instant,
+    segment,
+    since,
+    when,
+)
+from proreus.insight.dashboard.score_bars import COLORS, WIDTH, score_bars
 from proreus.insight.explain.explanation import NodeChoice, PluginScore, ScoredNode
 
 ZONE = "topology.kubernetes.io/zone"
@@ -40,12 +50,12 @@ async def test_cordoned_nodes_and_the_fullest_first(world, table):
     await world.schedule(world.pod("a", "3"))
     cells = node_cells(table, "cpu", ZONE)
     assert [cells.names[row] for row in cells.unschedulable] == ["cordoned"]
-    rows, count = node_rows(table, "cpu", ZONE, "", ["cpu", "pods"])
+    rows, count = node_rows(table, "cpu", True, ZONE, "", ["cpu", "pods"])
     assert count == 4
     assert rows[0].name == world.node_of("a")
     assert rows[0].percent == [75, 1]
     assert rows[0].pods == 1
-    rows, count = node_rows(table, "cpu", ZONE, "cord", ["cpu"])
+    rows, count = node_rows(table, "cpu", True, ZONE, "cord", ["cpu"])
     assert (count, rows[0].unschedulable, rows[0].group) == (1, True, "")
 
 
@@ -62,27 +72,79 @@ async def test_an_empty_cluster_has_cells_too():
 
     cells = node_cells(ClusterTable(), "cpu", ZONE)
     assert (cells.names, cells.groups) == ([], [])
-    assert node_rows(ClusterTable(), "cpu", ZONE, "", ["cpu"]) == ([], 0)
+    assert node_rows(ClusterTable(), "cpu", True, ZONE, "", ["cpu"]) == ([], 0)
+
+
+def listed(world, **asked):
+    query = "&".join(f"{name}={value}" for name, value in asked.items())
+    listing = Listing(make_mocked_request("GET", f"/?{query}"), "pods", COLUMNS, FILTERS)
+    sources = world.sources
+    message_of = sources.explainer.last_failure
+    return list_pods(world.scheduler.queue, sources.pods, sources.clock, message_of, listing)
 
 
 async def test_pods_that_wait_longest_come_first_and_all_are_counted(world):
-    queue, pods, clock = world.scheduler.queue, world.sources.pods, world.cluster.clock
     for number in range(SHOWN + 5):
         await world.schedule(world.pod(f"large-{number:03}", "64"))
-        clock.advance(0.001)
+        world.cluster.clock.advance(0.001)
     world.cluster.api.add(world.pod("gated", schedulingGates=[{"name": "example.org/quota"}]))
     world.cluster.api.add(world.pod("next"))
     await world.cluster.settle()
-    found = list_pods(queue, pods, clock, "", "")
+    found = listed(world)
     assert len(found.pods) == SHOWN
     assert found.count == SHOWN + 7
     assert found.pods[0].name == "large-000"
     assert found.placed_count == 0, "only where something is searched"
     assert found.reasons == [("NodeResourcesFit", SHOWN + 5), ("SchedulingGates", 1), (READY, 1)]
-    gated = list_pods(queue, pods, clock, "", "SchedulingGates")
-    assert [(one.name, one.place) for one in gated.pods] == [("gated", "gated")]
-    [ready] = list_pods(queue, pods, clock, "", READY).pods
+    [gated] = listed(world, reason="SchedulingGates").pods
+    assert (gated.name, gated.place) == ("gated", "gated")
+    assert gated.reasons == "scheduling gates: example.org/quota"
+    [ready] = listed(world, reason=READY).pods
     assert (ready.name, ready.place, ready.attempts) == ("next", "active", 0)
+
+
+async def test_a_list_of_pods_has_the_reasons_beside_the_plugins(world):
+    await world.schedule(world.pod("large", "64"))
+    [large] = listed(world).pods
+    assert (large.rejected_by, large.reasons) == ("NodeResourcesFit", "3 Insufficient cpu")
+
+
+async def test_pods_are_filtered_by_namespace_and_profile_and_sorted_by_any_column(world):
+    for name, namespace, priority in (("a", "one", 5), ("b", "two", 7), ("c", "two", 6)):
+        made = world.pod(name, "64", priority=priority)
+        made["metadata"]["namespace"] = namespace
+        await world.schedule(made)
+    assert [one.name for one in listed(world, namespace="two").pods] == ["b", "c"]
+    assert [one.name for one in listed(world, sort="-priority").pods] == ["b", "c", "a"]
+    assert [one.name for one in listed(world, sort="priority").pods] == ["a", "c", "b"]
+    assert listed(world, profile="other").count == 0
+    assert listed(world, profile="default-scheduler").count == 3
+    assert listed(world).namespaces == [("two", 2), ("one", 1)]
+
+
+def test_a_column_is_sorted_the_other_way_round_by_a_second_click():
+    def asked(query):
+        request = make_mocked_request("GET", f"/?{query}")
+        return Listing(request, "pods", COLUMNS, FILTERS)
+
+    assert asked("").sort == "-waits"
+    assert asked("sort=none").sort == "-waits"
+    first = asked("namespace=a%20b")
+    assert first.by("attempts") == "namespace=a+b&sort=-attempts"
+    assert asked("sort=-attempts").by("attempts") == "sort=attempts"
+    assert asked("sort=-attempts").direction("attempts") == "descending"
+    assert asked("sort=pod").by("pod") == "sort=-pod"
+    assert asked("sort=pod").direction("attempts") == "none"
+
+
+def test_reasons_are_those_of_filter_without_preemption():
+    message = (
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). no new "
+        "claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful."
+    )
+    assert short_reasons(message) == "1 Insufficient cpu, 2 node(s) had untolerated taint(s)"
+    assert short_reasons("a plugin's own words.") == "a plugin's own words"
+    assert short_reasons("") == ""
 
 
 def scored(name, **weighted):
@@ -126,7 +188,12 @@ def test_figures_for_people():
         "2 h 1 min",
         "3 d 4 h",
     ]
-    assert instant(1.0) == "1970-01-01 00:00:01 UTC"
+    assert instant(1.0) == "1970-01-01T00:00:01Z"
+    assert when(1.0, 34.0).endswith("1970-01-01T00:00:01Z</time> <small>(33 s ago)</small>")
+    assert "(in 1 min 5 s)" in when(100.0, 35.0)
+    assert "(now)" in when(1.0, 1.5)
+    assert since(1.0, 34.0).endswith(">33 s</time>")
+    assert breakable("<NodeResourcesFit") == "&lt;Node<wbr>Resources<wbr>Fit"
     assert amount(1500, "cpu") == "1.5"
     assert amount(16 * 2**30, "memory") == "16 GiB"
     assert amount(-1536, "ephemeral-storage") == "-1.5 KiB"

@@ -6,7 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from proreus.base.clock import FakeClock
+from proreus.insight.dashboard.help_cache import KEPT_SECONDS, HelpCache
 from proreus.insight.dashboard.rendering import CONTENT_SECURITY_POLICY
+from proreus.insight.explain.engine import Engine
 
 
 async def test_the_overview_counts_and_says_why_pods_wait(world, browser):
@@ -15,7 +18,10 @@ async def test_the_overview_counts_and_says_why_pods_wait(world, browser):
     assert "leads" in browser.text
     assert "Waiting pods 2" in browser.text
     assert "Nodes 3" in browser.text
-    assert re.search(r"NodeResourcesFit 2 default/(large|huge)", browser.text)
+    assert re.search(r"2 Node Resources Fit default/(large|huge)", browser.text)
+    assert "3 Insufficient cpu" in browser.text
+    assert re.search(r"Change the pod: \d+ less cpu", browser.text)
+    assert re.search(r"Change node n\d : \d+ more allocatable cpu", browser.text)
     assert "Latest reload none since the start" in browser.text
 
 
@@ -32,9 +38,9 @@ async def test_a_standby_a_refused_reload_and_a_disabled_plugin_are_seen(world, 
         }
     ]
     assert await browser.get("/dashboard/state") == 200
-    assert "stands by" in browser.text
+    assert "is on standby" in browser.text
     await browser.get("/dashboard/pods")
-    assert "This instance is a standby" in browser.text
+    assert "This replica is on standby" in browser.text
     await browser.get("/dashboard/state")
     assert "no &lt;such&gt; field" in browser.html
     assert re.search(r"Mine p disabled 5", browser.text)
@@ -74,11 +80,53 @@ async def test_a_waiting_pod_with_its_reasons_and_what_would_help(world, browser
     assert await browser.get("/dashboard/pod/default/large") == 200
     assert "Insufficient cpu" in browser.text
     assert "Queue unschedulable" in browser.text
-    assert re.search(r"Events that wake it .*Node.*\(NodeResourcesFit", browser.text)
-    assert 'hx-get="/dashboard/pod-help/default/large"' in browser.html
-    assert await browser.get("/dashboard/pod-help/default/large") == 200
-    assert "To fit" in browser.text
+    assert re.search(r"What triggers a retry .*NodeResourcesFit : .*Node", browser.text)
+    assert "Change the pod" in browser.text
     assert "no smaller change helps" in browser.text
+    assert "Change a node" in browser.text
+    assert "more allocatable cpu" in browser.text
+    assert 'hx-get="/dashboard/pod-state/default/large" hx-trigger="every 5s"' in browser.html
+
+
+async def test_the_engine_is_asked_once_an_attempt_and_again_after_half_a_minute(
+    world, monkeypatch
+):
+    await world.schedule(world.pod("large", "64"))
+    asked = []
+    explain = world.sources.explainer.pod
+
+    def counting(*names, changes=True, **options):
+        if changes:
+            asked.append(names)
+        return explain(*names, changes=changes, **options)
+
+    monkeypatch.setattr(world.sources.explainer, "pod", counting)
+    clock = FakeClock()
+    cache = HelpCache(world.sources.explainer, clock)
+    for _ in range(3):
+        assert cache.explanation("default", "large").help is not None
+    assert len(asked) == 1
+    clock.advance(KEPT_SECONDS)
+    cache.explanation("default", "large")
+    assert len(asked) == 2
+
+
+async def test_an_answer_without_enough_time_is_asked_for_again_sooner(world, monkeypatch):
+    await world.schedule(world.pod("large", "64"))
+    monkeypatch.setattr(Engine, "out_of_time", True)
+    clock = FakeClock()
+    cache = HelpCache(world.sources.explainer, clock)
+    assert cache.explanation("default", "large").help.incomplete
+    monkeypatch.setattr(Engine, "out_of_time", False)
+    assert cache.explanation("default", "large").help.incomplete
+    clock.advance(6)
+    assert cache.explanation("default", "large").help.nodes
+
+
+async def test_a_pod_with_a_node_is_not_fetched_again(world, browser):
+    await world.schedule(world.pod("a"))
+    await browser.get("/dashboard/pod/default/a")
+    assert "pod-state/" not in browser.html
 
 
 async def test_pods_are_found_by_reason_and_by_name(world, browser):
@@ -98,7 +146,15 @@ async def test_says_that_an_object_does_not_exist(browser):
     assert await browser.get("/dashboard/pod/default/none") == 404
     assert "There is no pod of this name" in browser.text
     assert await browser.get("/dashboard/node/none") == 404
-    for path in ("nothing", "pod/a", "node/a/b", "static/none.js", "static/../pages.py"):
+    for path in (
+        "nothing",
+        "pod/a",
+        "node/a/b",
+        "group/a",
+        "group/default/none",
+        "static/none.js",
+        "static/../pages.py",
+    ):
         assert await browser.get(f"/dashboard/{path}") == 404
 
 
@@ -159,7 +215,7 @@ class Audit(HTMLParser):
             self.ids.append(values["id"])
         if tag == "label":
             self.labelled.add(values["for"])
-        if tag in ("input", "select"):
+        if tag in ("input", "select") and values.get("type") != "hidden":
             self.inputs.append(values["id"])
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
@@ -167,7 +223,20 @@ class Audit(HTMLParser):
 
 @pytest.mark.parametrize(
     "path",
-    ["", "nodes", "pods", "pods?q=a", "pod/default/a", "pod/default/large", "node/n0", "sign-in"],
+    [
+        "",
+        "nodes",
+        "pods",
+        "pods?q=a",
+        "pod/default/a",
+        "pod/default/large",
+        "node/n0",
+        "groups",
+        "quotas",
+        "preemption",
+        "what-if",
+        "sign-in",
+    ],
 )
 async def test_pages_keep_the_policy_and_can_be_read_aloud(world, browser, path):
     await world.schedule(world.pod("a"), world.pod("large", "64"))

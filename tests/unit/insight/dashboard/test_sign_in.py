@@ -13,8 +13,10 @@ from proreus.insight.dashboard.dashboard import (
     cookie_credentials,
     forget_token,
     keep_token,
+    reason_of,
     sent_token,
 )
+from proreus.server.responses import forbidden, status_body, unauthorized
 
 
 class Form:
@@ -99,3 +101,15 @@ async def test_signing_in_and_out(browser):
         assert 'role="alert"' in await answer.text()
     assert await browser.get("/dashboard/sign-out") == 303
     assert f'{COOKIE}="";' in browser.headers["Set-Cookie"]
+
+
+def test_a_refusal_is_said_in_sentences():
+    assert reason_of(unauthorized()) == "The token is wrong, or it has expired."
+    assert reason_of(forbidden("jane", "get", "/dashboard/")) == (
+        "jane may not see the dashboard. An administrator can allow it with a ClusterRole for the "
+        "nonResourceURL /dashboard/ and the verb get."
+    )
+    text = reason_of(forbidden("jane", "post", "/dashboard/", "no rule"))
+    assert "may not use this page (verb post). The apiserver says: no rule." in text
+    assert reason_of(status_body(500, "InternalError", "it is down")) == "it is down"
+    assert reason_of(web.Response(status=502, text="bad gateway")) == "bad gateway"

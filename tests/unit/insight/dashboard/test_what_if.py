@@ -34,7 +34,7 @@ async def send(browser, headers=OURS, **fields):
 
 def part(browser, heading):
     """Return what is said below a heading, up to the next one."""
-    text = browser.text.split("The engine's answer")[1]
+    text = browser.text.split("What the scheduler would decide")[1]
     return re.split("As it is|With the change|It begins with|A field that", text.split(heading)[1])[
         0
     ]

@@ -12,13 +12,13 @@
   const descriptions = {
     queues: { show: whole, series: ["active", "backoff", "unschedulable", "gated"], of: (s) => s.queues },
     attempts: { show: perSecond, series: ["scheduled", "unschedulable", "error"], of: (s) => s.attempts },
-    latency: { show: seconds, series: ["half of them", "99 of 100"], of: (s) => [s.attemptP50, s.attemptP99] },
+    latency: { show: seconds, series: ["p50", "p99"], of: (s) => [s.attemptP50, s.attemptP99] },
     api: { show: perSecond, series: ["all", "failed"], of: (s) => [s.apiRequests, s.apiFailures] },
   };
   // Lines of the same colour mean the same in the first two charts.
   const colors = {
     active: 0, scheduled: 2, backoff: 1, unschedulable: 3, gated: 8, error: 4,
-    "half of them": 0, "99 of 100": 1, all: 0, failed: 4,
+    p50: 0, p99: 1, all: 0, failed: 4,
   };
   const dashes = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
   const charts = new Map();

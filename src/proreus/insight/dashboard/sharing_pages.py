@@ -1,0 +1,175 @@
+"""The pages about pods that share: groups, quotas and queues, and preemption."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from proreus.framework.pod_info import PodInfo
+from proreus.insight.dashboard import group_list, quota_list
+from proreus.insight.dashboard.group_list import GroupRow, Groups
+from proreus.insight.dashboard.held_pods import held_pods
+from proreus.insight.dashboard.help_cache import HelpCache
+from proreus.insight.dashboard.listing import SHOWN, Listing
+from proreus.insight.dashboard.pod_list import short_reasons
+from proreus.insight.dashboard.rendering import Renderer
+from proreus.insight.explain.explanation import WhatWouldHelp
+from proreus.insight.explain.preemptions import Preemption
+from proreus.insight.page_sources import PageSources
+
+if TYPE_CHECKING:
+    from proreus.insight.dashboard.pages import PageFunction
+
+_RECENT = 1_000
+
+
+class Member(msgspec.Struct):
+    """A pod of a group. ``place``: its node, or its queue. ``reasons``: of its last attempt."""
+
+    pod: str
+    place: str
+    placed: bool
+    attempts: int
+    reasons: str
+
+
+class SharingPages:
+    """Groups, quotas and preemption of a scheduler, by the first segment of the path."""
+
+    def __init__(self, sources: PageSources, renderer: Renderer, helps: HelpCache) -> None:
+        self._sources = sources
+        self._render = renderer.page
+        self._help = helps
+        self._groups = Groups(sources.scheduler, sources.clock, sources.explainer.last_failure)
+        self.by_name: dict[str, PageFunction] = {
+            "groups": self.groups,
+            "group-table": self.group_table,
+            "group": self.group,
+            "group-state": self.group_state,
+            "quotas": self.quotas,
+            "quota-table": self.quota_table,
+            "preemption": self.preemption,
+            "preemption-table": self.preemption_table,
+        }
+
+    # ---- groups --------------------------------------------------------------------------------
+
+    def groups(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return the groups of pods that are scheduled together."""
+        return self._render("groups.html", here="groups", **self._group_list(request))
+
+    def group_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return the table alone."""
+        return self._render("group_table.html", **self._group_list(request))
+
+    def _group_list(self, request: web.BaseRequest) -> dict[str, Any]:
+        listing = Listing(request, "groups", group_list.COLUMNS, group_list.FILTERS)
+        every = list(self._groups.rows())
+        matching = [
+            row
+            for row in every
+            if listing["q"] in row.name
+            and listing["namespace"] in ("", row.namespace)
+            and listing["state"] in ("", row.state)
+        ]
+        return {
+            "listing": listing,
+            "rows": listing.sorted(matching)[:SHOWN],
+            "count": len(matching),
+            "namespaces": sorted({row.namespace for row in every}),
+            "states": sorted({row.state for row in every}),
+            "held": held_pods(self._sources.scheduler, self._sources.clock)[:SHOWN],
+        }
+
+    def waiting_groups(self, limit: int) -> list[tuple[GroupRow, WhatWouldHelp | None]]:
+        """Return the groups that wait longest, with what would help the pod that blocks each."""
+        waiting = [row for row in self._groups.rows() if row.waits]
+        waiting.sort(key=lambda row: row.since or 0.0)
+        return [(row, self._help_for(row)) for row in waiting[:limit]]
+
+    def _help_for(self, row: GroupRow) -> WhatWouldHelp | None:
+        if row.state != "waiting" or not row.blocking:
+            return None
+        return self._help.explanation(*row.blocking.split("/", 1)).help
+
+    def group(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return one group: its pods, and why it waits."""
+        return self._group("group.html", rest)
+
+    def group_state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return the same without the head of the page."""
+        return self._group("group_state.html", rest)
+
+    def _group(self, template: str, rest: list[str]) -> web.Response:
+        row = self._groups.find(*rest) if len(rest) == 2 else None
+        if row is None:
+            return self._render("not_found.html", status=404, what="such group")
+        members = self._groups.members(row)
+        return self._render(
+            template,
+            here="groups",
+            group=row,
+            help=self._help_for(row),
+            members=[self._member(*one) for one in members[:SHOWN]],
+        )
+
+    def _member(self, pod: PodInfo, node: str) -> Member:
+        queue = self._sources.scheduler.queue
+        queued = queue.get(pod.key)
+        if queued is None or node:
+            return Member(pod.key, node or "being scheduled", bool(node), 0, "")
+        group = queue.pod_groups and queue.pod_groups.group_of(queued.pod)
+        place = queue.queue_name_of(group.key if group else queued.key) or "incomplete"
+        reasons = short_reasons(self._sources.explainer.last_failure(pod.key))
+        return Member(pod.key, place, False, queued.attempts, reasons)
+
+    # ---- quotas --------------------------------------------------------------------------------
+
+    def quotas(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return quotas and queues: who holds what, and who waits for whom."""
+        return self._render("quotas.html", here="quotas", **self._quota_list(request))
+
+    def quota_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return the tables alone."""
+        return self._render("quota_table.html", **self._quota_list(request))
+
+    def _quota_list(self, request: web.BaseRequest) -> dict[str, Any]:
+        listing = Listing(request, "quotas", quota_list.COLUMNS, quota_list.FILTERS)
+        every = quota_list.quota_rows(self._sources.scheduler)
+        matching = [
+            row
+            for row in every
+            if listing["q"] in row.use.quota and listing["profile"] in ("", row.profile)
+        ]
+        return {
+            "listing": listing,
+            "rows": listing.sorted(matching)[:SHOWN],
+            "count": len(matching),
+            "claims": quota_list.claims_of(matching)[:SHOWN],
+            "any": bool(every),
+            "with_profiles": sorted({row.profile for row in every}),
+        }
+
+    # ---- preemption ----------------------------------------------------------------------------
+
+    def preemption(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return which pods wait until others are gone, and which were evicted before."""
+        return self._render("preemption.html", here="preemption", **self._preemptions())
+
+    def preemption_table(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return the tables alone."""
+        return self._render("preemption_table.html", **self._preemptions())
+
+    def _preemptions(self) -> dict[str, Any]:
+        found = self._sources.explainer.preemptions(_RECENT)
+        waiting = [one for one in found if one.waits]
+        ended = [one for one in found if not one.waits]
+        return {"waiting": waiting[:SHOWN], "ended": ended[:SHOWN]}
+
+    def evicting(self) -> list[Preemption]:
+        """Return the preemptions whose pod has no node yet."""
+        if not self._sources.scheduler.queue.nominator.nominated_nodes():
+            return []
+        return [one for one in self._sources.explainer.preemptions(_RECENT) if one.waits]
