@@ -37,6 +37,9 @@ from proreus.process.stopping import end_process, end_within_time
 
 log = logs.logger(__name__)
 
+METRICS_NAME = "kube-scheduler"
+"""The label ``name`` of the election's metrics: kube-scheduler's, whatever the Lease is called."""
+
 _LOOK_SECONDS = 1.0
 _LAST_WORD_SECONDS = 3.0
 _RELEASE_SECONDS = 3.5
@@ -194,8 +197,8 @@ def make_election(
     and ``lead`` belong to the running loop, so the other callbacks are handed over to it.
     """
     loop = asyncio.get_running_loop()
-    status = metrics.leader_election_master_status.labels(election.resource_name)
-    slow_path = metrics.leader_election_slowpath_total.labels(election.resource_name)
+    status = metrics.leader_election_master_status.labels(METRICS_NAME)
+    slow_path = metrics.leader_election_slowpath_total.labels(METRICS_NAME)
 
     def started() -> None:
         status.set(1)

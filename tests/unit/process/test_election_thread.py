@@ -7,14 +7,18 @@ import math
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from proreus.base.clock import RealClock
 from proreus.base.errors import ConfigError, LeaseLost
+from proreus.base.metrics import SchedulerMetrics
 from proreus.client.http.write_fence import WriteFence
+from proreus.config.types import LeaderElection
 from proreus.process import election_thread
-from proreus.process.election_thread import ElectionThread
+from proreus.process.election_thread import ElectionThread, make_election
 from proreus.process.loop_errors import handle_loop_error
 
 CONNECT_TIMEOUT_SECONDS = 20
@@ -201,3 +205,21 @@ async def test_a_process_that_ends_by_itself_is_not_ended() -> None:
         if left.name == "end within time":
             left.join()
     assert not ended.is_set()
+
+
+async def test_its_metrics_are_named_as_kube_schedulers_whatever_the_lease_is_called() -> None:
+    clients: Any = SimpleNamespace(connect_for_lease=None, fence=WriteFence())
+    events: Any = None
+    metrics = SchedulerMetrics()
+    make_election(
+        clients,
+        LeaderElection().model_copy(update={"resource_name": "mine"}),
+        metrics,
+        lambda: None,
+        health_problem=lambda: None,
+        recorder=events,
+        component="proreus",
+        clock=RealClock(),
+    )
+    assert list(metrics.leader_election_master_status.values()) == [(("kube-scheduler",), 0)]
+    assert list(metrics.leader_election_slowpath_total.values()) == [(("kube-scheduler",), 0)]
