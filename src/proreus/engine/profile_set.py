@@ -310,6 +310,9 @@ def _build_profile(
         point: tuple(plugin(name) for name in names if name not in without)
         for point, names in expanded.points.items()
     }
+    for name in made:
+        # Exposed as 0 from the start: Prometheus sees no increase in a series that begins with 1.
+        handle.metrics.scheduled_after_flush_total.labels(name)
     profile = handle.profile = Profile(
         expanded.name,
         plugins,

@@ -162,3 +162,9 @@ class ProreusMetrics(ProcessMetrics):
     def _describe(self) -> None:
         super()._describe()
         self.config_last_reload_successful.set(1)
+        # A series that begins with its first event shows Prometheus no increase.
+        for structure in ("store", "cache", "columns", "queue"):
+            self.cache_differences_total.labels(structure)
+        for result in ("success", "failure"):
+            self.cache_comparisons_total.labels(result)
+            self.config_reload_total.labels(result)

@@ -227,6 +227,12 @@ def test_series_that_exist_from_the_start():
         "scheduler_preemption_victims_sum",
     ):
         assert values[name,] == 0
+    for structure in ("store", "cache", "columns", "queue"):
+        assert values["proreus_cache_differences_total", structure] == 0
+    for result in ("success", "failure"):
+        assert values["proreus_config_reload_total", result] == 0
+        assert values["proreus_cache_comparisons_total", result] == 0
+    assert values["proreus_node_overcommits_total",] == 0
     assert not any(key[0] == "scheduler_schedule_attempts_total" for key in values)
     assert values["rest_client_exec_plugin_ttl_seconds",] == float("inf")
     assert values["process_resident_memory_bytes",] > 0

@@ -581,7 +581,11 @@ async def test_a_scheduled_pod_that_had_been_flushed_is_counted(kit) -> None:
     open_now.append(True)
     await world.attempt()
     assert world.metrics.pod_scheduled_after_flush_total.value == 1
-    assert list(world.metrics.scheduled_after_flush_total.values()) == [(("A",), 1)]
+    flushed = dict(world.metrics.scheduled_after_flush_total.values())
+    assert {plugin for plugin, count in flushed.items() if count} == {("A",)}
+    assert ("DefaultBinder",) in flushed, (
+        "Prometheus sees no increase in a series that begins with 1"
+    )
     assert world.metrics.pod_scheduling_sli_duration_seconds.labels("2").sum == 331
 
 
@@ -599,7 +603,7 @@ async def test_a_pod_that_an_event_has_moved_is_not_counted_as_flushed(kit) -> N
     world.add_node("n1")
     world.advance(11)
     await world.attempt()
-    assert not list(world.metrics.scheduled_after_flush_total.values())
+    assert not any(count for _, count in world.metrics.scheduled_after_flush_total.values())
 
 
 # ---- the end -------------------------------------------------------------------------------------
