@@ -32,7 +32,7 @@ from proreus.process.process import Foundation
 from proreus.process.process_state import ProcessState
 from proreus.process.remote_plugins import RemotePlugins
 from proreus.server.health import HealthCheck
-from proreus.server.responses import json_body, plain
+from proreus.server.responses import json_body, method_not_allowed
 from proreus.server.server import EndpointSources, Server
 
 _BINDINGS_SHOWN = 100
@@ -171,7 +171,7 @@ async def _registration_page(plugins: RemotePlugins, request: web.BaseRequest) -
     if request.method == "GET":
         return json_body({"slots": list(plugins.slots())})
     if request.method not in ("POST", "DELETE"):
-        return plain("allowed are GET, POST and DELETE\n", status=405)
+        return method_not_allowed("GET", "POST", "DELETE")
     body = await request.read()
     try:
         if request.method == "POST":

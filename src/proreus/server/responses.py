@@ -48,6 +48,14 @@ def status_body(
     return response
 
 
+def method_not_allowed(*methods: str) -> web.Response:
+    """Return the 405 for a page that has only these methods."""
+    message = f"supported: {', '.join(methods)}"
+    response = status_body(405, "MethodNotAllowed", message)
+    response.headers["Allow"] = ", ".join(methods)
+    return response
+
+
 def unauthorized() -> web.Response:
     """Return the 401 for invalid credentials."""
     return status_body(401, "Unauthorized", "Unauthorized")

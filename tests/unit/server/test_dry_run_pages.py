@@ -50,6 +50,7 @@ class FakeService:
 @pytest.fixture
 async def pages(serve, FakeApi):
     allowed = [("autoscaler", "post", PATH), ("autoscaler", "get", DOCUMENT_PATH)]
+    allowed += [("autoscaler", "put", PATH), ("autoscaler", "put", DOCUMENT_PATH)]
     api = FakeApi(tokens={"t": CALLER}, allowed=allowed)
     client, server = await serve(api)
     service, leads = FakeService(), [True]
@@ -147,6 +148,13 @@ async def test_the_right_to_post_is_needed(pages):
     assert answer.status == 403
     answer, _ = await pages(QUESTION, headers={"Authorization": "Bearer other"})
     assert answer.status == 401
+
+
+@pytest.mark.parametrize(("path", "method"), [(PATH, "POST"), (DOCUMENT_PATH, "GET")])
+async def test_another_method_is_answered_by_the_one_that_is_allowed(pages, path, method):
+    answer, body = await pages(QUESTION, path=path, method="PUT")
+    assert (answer.status, body["reason"]) == (405, "MethodNotAllowed")
+    assert answer.headers["Allow"] == method
 
 
 async def test_the_document_describes_the_answers(pages):

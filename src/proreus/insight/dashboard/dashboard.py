@@ -20,7 +20,7 @@ from proreus.insight.dashboard.samples import Samples
 from proreus.insight.page_sources import PageSources
 from proreus.server.local_server import LocalServer
 from proreus.server.options import FORWARDED_AUTHORIZATION
-from proreus.server.responses import plain, status_body
+from proreus.server.responses import method_not_allowed, plain, status_body
 
 log = logs.logger(__name__)
 
@@ -128,7 +128,7 @@ class Dashboard:
         page, *rest = [unquote(part) for part in raw.split("/")]
         methods = ("GET", "HEAD", "POST") if page in self._pages.with_forms else ("GET", "HEAD")
         if request.method not in methods:
-            return status_body(405, "MethodNotAllowed", "these pages only read")
+            return method_not_allowed(*methods)
         if page == "events":
             return await self._live.stream(request, HEADERS)
         respond = self._pages.by_name.get(page)

@@ -19,7 +19,7 @@ from proreus.insight.dry_run.openapi import DOCUMENT_PATH, PATH, openapi_documen
 from proreus.insight.dry_run.replica import ClusterChanged
 from proreus.insight.dry_run.service import RETRY_AFTER_SECONDS, Busy, DryRunService
 from proreus.objects.codec import DecodeError, decode_strictly
-from proreus.server.responses import json_body, status_body
+from proreus.server.responses import json_body, method_not_allowed, status_body
 from proreus.server.server import Server
 
 READ_SECONDS = 10.0
@@ -36,7 +36,7 @@ def add_dry_run_pages(
 
     async def respond(request: web.BaseRequest) -> web.Response:
         if request.method != "POST":
-            return status_body(405, "MethodNotAllowed", "only POST is supported")
+            return method_not_allowed("POST")
         if not leads():
             text = "this instance does not lead: ask the one that holds the Lease"
             return status_body(503, "ServiceUnavailable", text)
@@ -62,7 +62,7 @@ def add_dry_run_pages(
 
     def document(request: web.BaseRequest) -> web.Response:
         if request.method != "GET":
-            return status_body(405, "MethodNotAllowed", "only GET is supported")
+            return method_not_allowed("GET")
         return json_body(openapi_document())
 
     server.add_page(PATH, respond)

@@ -15,7 +15,7 @@ from aiohttp import web
 from proreus.base import logs
 from proreus.insight.explain import Explainer
 from proreus.insight.explain.explanation import Explanation
-from proreus.server.responses import json_body, status_body
+from proreus.server.responses import json_body, method_not_allowed, status_body
 from proreus.server.server import Server
 
 log = logs.logger(__name__)
@@ -30,7 +30,7 @@ def add_explain_pages(server: Server, explainer: Explainer, leads: Callable[[], 
     def serve(path: str, explain: Callable[[web.BaseRequest], Explanation]) -> None:
         def respond(request: web.BaseRequest) -> web.Response:
             if request.method != "GET":
-                return status_body(405, "MethodNotAllowed", "only GET is supported")
+                return method_not_allowed("GET")
             if not leads():
                 text = "this instance does not lead: ask the one that holds the Lease"
                 return status_body(503, "ServiceUnavailable", text)

@@ -273,3 +273,4 @@ async def test_scripts_and_styles_come_from_here_and_only_once(browser):
 async def test_the_pages_only_read(browser):
     async with browser.session.post(f"{browser.base}/dashboard/pods") as answer:
         assert answer.status == 405
+        assert answer.headers["Allow"] == "GET, HEAD"
