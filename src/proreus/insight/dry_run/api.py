@@ -41,58 +41,102 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class PodItem(_Spec, frozen=True):
-    """Pods to place. ``pod``: a Pod. ``count``: how many like it."""
+    """Pods to place."""
 
-    pod: Raw
-    count: Annotated[int, Meta(ge=1, le=MAX_PODS)] = 1
+    pod: Annotated[Raw, Meta(description="A v1 Pod, as the apiserver would store it.")]
+    count: Annotated[int, Meta(ge=1, le=MAX_PODS, description="The number of pods like it.")] = 1
 
 
 class NodeTemplate(_Spec, frozen=True):
-    """Nodes that do not exist.
+    """Nodes that do not exist."""
 
-    ``name``: theirs, followed by a number. ``node``: a Node; without allocatable amounts its
-    capacity counts. ``pods``: Pods on each of them, those of DaemonSets for instance.
-    """
-
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
-    node: Raw
-    count: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 1
-    pods: tuple[Raw, ...] = ()
+    name: Annotated[
+        str, Meta(min_length=1, max_length=200, description="Their name; a number follows it.")
+    ]
+    node: Annotated[
+        Raw, Meta(description="A v1 Node. Without allocatable amounts its capacity counts.")
+    ]
+    count: Annotated[int, Meta(ge=0, le=MAX_NODES, description="The number of nodes like it.")] = 1
+    pods: Annotated[
+        tuple[Raw, ...],
+        Meta(description="v1 Pods that run on each of the nodes, such as those of DaemonSets."),
+    ] = ()
 
 
 class ScoreWeight(_Spec, frozen=True):
-    """A weight of a score plugin, in place of the configured one.
+    """A weight of a score plugin, in place of the configured one."""
 
-    ``scheduler_name``: the profile. ``weight``: of its normalised scores; 0: they do not count.
-    """
-
-    plugin: str
-    weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)]
-    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    plugin: Annotated[str, Meta(description="The name of a plugin that scores in the profile.")]
+    weight: Annotated[
+        int,
+        Meta(
+            ge=0, le=MAX_WEIGHT, description="The weight of its scores; with 0 they do not count."
+        ),
+    ]
+    scheduler_name: Annotated[str, Meta(description="The profile.")] = DEFAULT_SCHEDULER_NAME
 
 
 class DryRunSpec(_Spec, frozen=True):
-    """The question.
+    """The question."""
 
-    ``pods``: in the order in which they are placed. ``node_templates``: nodes to be added.
-    ``ignored_nodes``: names of nodes that are taken for gone, with the pods on them.
-    ``placement``: ``Sequential``: each pod sees those before it on their nodes; ``Independent``:
-    each pod is asked about by itself. ``include_extenders``: also ask the configured extenders,
-    which do not know the added nodes unless they are sent whole nodes. ``node_names``: how many
-    feasible nodes are named for each pod. ``best_nodes``: how many nodes with the highest scores
-    are named, with these. ``score_weights``: weights to be used instead of the configured ones.
-    ``timeout_seconds``: after which there is no answer.
-    """
-
-    pods: Annotated[tuple[PodItem, ...], Meta(min_length=1, max_length=MAX_PODS)]
-    node_templates: tuple[NodeTemplate, ...] = ()
-    ignored_nodes: Annotated[tuple[str, ...], Meta(max_length=MAX_IGNORED_NODES)] = ()
-    placement: Literal["Sequential", "Independent"] = "Sequential"
-    include_extenders: bool = False
-    node_names: Annotated[int, Meta(ge=0, le=1000)] = 0
-    best_nodes: Annotated[int, Meta(ge=0, le=MAX_BEST_NODES)] = 0
-    score_weights: Annotated[tuple[ScoreWeight, ...], Meta(max_length=MAX_SCORE_WEIGHTS)] = ()
-    timeout_seconds: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS)] = 10
+    pods: Annotated[
+        tuple[PodItem, ...],
+        Meta(
+            min_length=1,
+            max_length=MAX_PODS,
+            description="The pods, in the order of their placement.",
+        ),
+    ]
+    node_templates: Annotated[
+        tuple[NodeTemplate, ...], Meta(description="Nodes to add to the cluster.")
+    ] = ()
+    ignored_nodes: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=MAX_IGNORED_NODES,
+            description="Names of nodes that count as gone, with the pods on them.",
+        ),
+    ] = ()
+    placement: Annotated[
+        Literal["Sequential", "Independent"],
+        Meta(
+            description="Sequential: each pod counts on its node for the next ones. Independent: "
+            "each pod is placed as if it were the only one."
+        ),
+    ] = "Sequential"
+    include_extenders: Annotated[
+        bool,
+        Meta(
+            description="Whether to ask the configured HTTP extenders. An extender with "
+            "nodeCacheCapable does not know the added nodes."
+        ),
+    ] = False
+    node_names: Annotated[
+        int, Meta(ge=0, le=1000, description="The number of feasible nodes to name for each pod.")
+    ] = 0
+    best_nodes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_BEST_NODES,
+            description="The number of nodes with the highest scores to name for each pod.",
+        ),
+    ] = 0
+    score_weights: Annotated[
+        tuple[ScoreWeight, ...],
+        Meta(
+            max_length=MAX_SCORE_WEIGHTS,
+            description="Weights to use instead of the configured ones.",
+        ),
+    ] = ()
+    timeout_seconds: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MAX_TIMEOUT_SECONDS,
+            description="The time limit of the answer, waiting included.",
+        ),
+    ] = 10
 
 
 class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -115,27 +159,36 @@ class NodeTotal(_Status, frozen=True):
 
 
 class PodOutcome(_Status, frozen=True):
-    """The node of a pod, or the reasons for having none.
+    """The node of a pod, or the reasons for having none."""
 
-    ``item``: its index in ``spec.pods``. ``node``: the node that would be chosen, ``node_template``
-    the name of its template if it is not one of the cluster. ``feasible_nodes``: how many nodes can
-    take it; ``feasible_node_names``: the first of them. ``best_nodes``: those with the highest
-    scores, the best first; none where one node alone can take the pod, which is not scored then.
-    ``message``: the text that its PodScheduled condition would get. ``rejections``: the nodes by
-    plugin and reason, the most frequent first.
-    """
-
-    item: int
-    pod: str
+    item: Annotated[int, Meta(description="The index of its item in spec.pods.")]
+    pod: Annotated[str, Meta(description="Namespace and name of the pod.")]
     fits: bool
-    node: str = ""
-    node_template: str = ""
-    feasible_nodes: int = 0
-    feasible_node_names: tuple[str, ...] = ()
-    best_nodes: tuple[NodeTotal, ...] = ()
+    node: Annotated[str, Meta(description="The node that would be chosen.")] = ""
+    node_template: Annotated[
+        str, Meta(description="The template of the node, if the cluster does not have it.")
+    ] = ""
+    feasible_nodes: Annotated[
+        int, Meta(description="The number of nodes that can take the pod.")
+    ] = 0
+    feasible_node_names: Annotated[
+        tuple[str, ...], Meta(description="The first of the nodes that can take the pod.")
+    ] = ()
+    best_nodes: Annotated[
+        tuple[NodeTotal, ...],
+        Meta(
+            description="The nodes with the highest scores, the best first. A single feasible node "
+            "is not scored."
+        ),
+    ] = ()
     reason: Reason | None = None
-    message: str = ""
-    rejections: tuple[RejectedNodeCount, ...] = ()
+    message: Annotated[
+        str, Meta(description="The text that the pod's condition PodScheduled would have.")
+    ] = ""
+    rejections: Annotated[
+        tuple[RejectedNodeCount, ...],
+        Meta(description="The rejected nodes by plugin and reason, the most frequent first."),
+    ] = ()
 
 
 class TemplateUse(_Status, frozen=True):
@@ -148,21 +201,24 @@ class TemplateUse(_Status, frozen=True):
 
 
 class DryRunStatus(_Status, frozen=True):
-    """The answer.
+    """The answer."""
 
-    ``time``: the moment whose nodes and pods it is about, RFC 3339. ``all_fit``: whether each pod
-    has a node. ``cluster_nodes``: how many nodes of the cluster took part. ``unknown_nodes``: those
-    of ``spec.ignoredNodes`` that do not exist. ``plugins_left_out``: plugins in processes of their
-    own, which were not asked.
-    """
-
-    time: str
-    all_fit: bool
-    cluster_nodes: int
+    time: Annotated[
+        str, Meta(description="The moment to which the answer applies, as in RFC 3339.")
+    ]
+    all_fit: Annotated[bool, Meta(description="Whether each pod has a node.")]
+    cluster_nodes: Annotated[
+        int, Meta(description="The number of the cluster's own nodes that took part.")
+    ]
     pods: tuple[PodOutcome, ...]
     node_templates: tuple[TemplateUse, ...] = ()
-    unknown_nodes: tuple[str, ...] = ()
-    plugins_left_out: tuple[str, ...] = ()
+    unknown_nodes: Annotated[
+        tuple[str, ...], Meta(description="The names in spec.ignoredNodes that no node has.")
+    ] = ()
+    plugins_left_out: Annotated[
+        tuple[str, ...],
+        Meta(description="Plugins that were not asked, as they fetch their results elsewhere."),
+    ] = ()
 
 
 class DryRunReview(
