@@ -10,13 +10,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock site vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock site vendored sbom image-steps readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
 $(INSTALLED): pyproject.toml requirements/development.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "proreus needs Python 3.11 or newer; found: $$($(PYTHON) --version)"; exit 1; }
+	@echo "installing proreus and the tools of its tests into $(VENV), once: a minute or two"
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment here; on Debian: apt install python3-venv"; exit 1; }
 	$(BIN)/pip install $(LOCKED) --requirement requirements/development.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -24,9 +25,10 @@ $(INSTALLED): pyproject.toml requirements/development.txt
 
 venv: $(INSTALLED) ## the virtual environment, with proreus in it
 
-# The dashboard stays until Ctrl-C: not where nobody watches, such as in a pipeline.
+# The dashboard stays until Ctrl-C: not where nobody watches, such as in a pipeline. Ctrl-C is
+# no error: without a trap the shell would die of it.
 demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster, in the browser too
-	@if [ -t 1 ]; then $(BIN)/proreus demo --serve; else $(BIN)/proreus demo; fi
+	@trap : INT; if [ -t 1 ]; then $(BIN)/proreus demo --serve; else $(BIN)/proreus demo; fi || [ $$? -eq 130 ]
 
 # Tests of the first part share nothing; those of the second share what a module starts. A failure of
 # one part does not hide the other.
@@ -232,6 +234,9 @@ sbom: $(INSTALLED) $(TOOLS)/.installed ## a CycloneDX list of what the image ins
 	@build/runtime/bin/pip uninstall --quiet --yes setuptools pip
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible --output-file $(SBOM) build/runtime/bin/python
 	@$(BIN)/python tests/lint/sbom.py $(SBOM)
+
+readme: $(INSTALLED) ## README's commands as a stranger types them, in a new clone (installs anew)
+	PYTHONPATH=tests $(BIN)/python -m readme
 
 image-steps: $(INSTALLED) ## the Dockerfile's steps without a container engine (needs root and mmdebstrap)
 	PYTHONPATH=tests $(BIN)/python -m image

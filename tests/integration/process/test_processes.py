@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,7 @@ def start():
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_sandbox_serves_until_a_signal(start, tmp_path, number):
     kubeconfig = tmp_path / "kubeconfig"
     process = start("sandbox", "--nodes", "3", "--kubeconfig", str(kubeconfig), "--token", "t")
@@ -69,16 +71,47 @@ def test_demo_schedules_pods_and_reports_reasons(start):
     assert "Insufficient" in words
 
 
-def test_demo_ends_with_its_scheduler(start):
-    process = start("demo", "--nodes", "2", "--pods", "20", "--serve")
-    while "Ctrl-C ends it." not in process.stdout.readline():
+def served_demo(start):
+    """Return a demo that stays, its child and what it has printed."""
+    process = start("demo", "--nodes", "2", "--pods", "100", "--serve")
+    printed = []
+    while "Ctrl-C ends it." not in (line := process.stdout.readline()):
+        printed.append(line)
         assert process.poll() is None
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) == 1
-    process.send_signal(signal.SIGTERM)
+    return process, Path(f"/proc/{children[0]}"), "".join(printed)
+
+
+def gone(path):
+    """Return whether a file or process goes within ten seconds."""
+    deadline = time.monotonic() + 10
+    while path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not path.exists()
+
+
+# The terminal that closes sends SIGHUP; SIGKILL leaves nobody to tidy up but the scheduler.
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGKILL, -9)]
+)
+def test_demo_ends_with_its_scheduler_and_its_folder(start, number, code):
+    process, child, printed = served_demo(start)
+    folder = Path(re.search(r"--kubeconfig (\S+)/kubeconfig", printed)[1])
+    assert folder.is_dir()
+    process.send_signal(number)
     _, err = process.communicate(timeout=20)
-    assert (process.returncode, err) == (0, "")
-    assert not Path(f"/proc/{children[0]}").exists()
+    assert (process.returncode, err) == (code, "")
+    assert gone(child)
+    assert gone(folder)
+
+
+def test_the_demo_prints_how_to_explain_a_pod(start):
+    _, _, printed = served_demo(start)
+    (command,) = re.findall(r"^proreus (explain pod .*)$", printed, re.MULTILINE)
+    out, err = start(*command.split()).communicate(timeout=30)
+    assert err == ""
+    assert out.startswith("Pod demo/")
 
 
 def test_evaluate_writes_a_result_a_line(start, tmp_path):

@@ -16,6 +16,7 @@ from proreus.process.cli.documented_options import documented_options
 
 _Count = Annotated[int, click.IntRange(0)]
 _File = Annotated[Path, click.Path(path_type=Path, dir_okay=False)]
+_SCHEDULER = "--scheduler https://127.0.0.1:10259 --insecure-skip-tls-verify"
 
 
 @click.command("sandbox")
@@ -75,9 +76,12 @@ def command(
             click.echo(f"applied {', '.join(apply_file(sandbox.store, manifest))}")
         async with sandbox:
             path = sandbox.write_kubeconfig(kubeconfig)
+            run = f"proreus run --kubeconfig {path} --leader-elect=false"
+            review = f"--authentication-kubeconfig {path} --authorization-kubeconfig {path}"
             click.echo(f"serving {nodes} nodes at {sandbox.secure_url} and {sandbox.url}")
             click.echo(f"look around: kubectl --kubeconfig {path} get nodes,pods -A -o wide")
-            click.echo(f"schedule:    proreus run --kubeconfig {path} --leader-elect=false")
+            click.echo(f"schedule:    {run} {review}")
+            click.echo(f"explain:     proreus explain queue --kubeconfig {path} {_SCHEDULER}")
             await forever()
 
     try:
@@ -92,13 +96,16 @@ async def forever() -> None:
 
 
 def run_until_signalled(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run an async function on uvloop; SIGTERM and SIGINT cancel it."""
+    """Run an async function on uvloop; SIGTERM, SIGINT and a closed terminal cancel it."""
     import uvloop
 
     async def run() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        for number in (signal.SIGTERM, signal.SIGINT):
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup sets it
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
             loop.add_signal_handler(number, task.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await work()

@@ -9,7 +9,7 @@ from proreus.config.load import load
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.engine.runtime.registry import Registry
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.workbench.cli.demo import free_dashboard_address, workload
+from proreus.workbench.cli.demo import free_address, workload
 from proreus.workbench.cli.demo.progress import Progress, print_report
 from proreus.workbench.sandbox.cluster import make_nodes
 from proreus.workbench.sandbox.store import Store
@@ -99,13 +99,13 @@ def test_the_report_has_counts_by_zone_and_reasons(store):
     assert "1 of 1 pods for default-scheduler left untouched" in text
 
 
-def test_a_port_in_use_is_not_the_dashboards():
-    first = free_dashboard_address()
+def test_a_port_in_use_is_not_taken():
+    first = free_address(0)
     host, _, port = first.partition(":")
     with socket.socket() as taken:
         taken.bind((host, int(port)))
         taken.listen()
-        other = free_dashboard_address()
+        other = free_address(int(port))
     assert host == "127.0.0.1"
     assert other.startswith("127.0.0.1:")
     assert other != first

@@ -33,6 +33,7 @@ _Count = Annotated[int, click.IntRange(1)]
 _LIMIT_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 _DASHBOARD_PORT = 10260
+_SECURE_PORT = 10259
 
 
 @click.command("demo")
@@ -92,7 +93,7 @@ async def _demo(
     from rich.console import Console
 
     from proreus.workbench.cli.demo import workload
-    from proreus.workbench.cli.demo.progress import Progress, print_report
+    from proreus.workbench.cli.demo.progress import Progress, print_commands, print_report
     from proreus.workbench.cli.sandbox import forever
     from proreus.workbench.sandbox import Sandbox
 
@@ -105,11 +106,14 @@ async def _demo(
                 Path(folder) / "config.yaml", str(kubeconfig), plugins
             )
             progress = Progress(sandbox.store)
+            flags = [*plugin_flags, "--config", str(config)]
             if serve:
-                address = free_dashboard_address()
-                plugin_flags = [*plugin_flags, f"--dashboard-insecure-local={address}"]
+                address, secure_address = free_address(_DASHBOARD_PORT), free_address(_SECURE_PORT)
+                flags += _serving_flags(address, secure_address, kubeconfig)
                 console.print(f"the dashboard: http://{address}/dashboard/", soft_wrap=True)
-            async with _scheduler(config, plugin_flags, Path(folder) / "scheduler.log") as process:
+            else:
+                flags += ["--secure-port=0"]
+            async with _scheduler(Path(folder), flags) as process:
                 # Without waiting for the scheduler: the throughput is measured from just before the
                 # first binding, so that its start does not count.
                 workload.create_pods(sandbox.store, pods)
@@ -121,35 +125,44 @@ async def _demo(
                 if serve:
                     # The scheduler begins to listen after it has begun to schedule.
                     await wait(partial(_listens, address), lambda: "the dashboard is not served")
-                    console.print(f"\nwhy do pods wait? http://{address}/dashboard/pods")
-                    console.print(f"kubectl --kubeconfig {kubeconfig} get pods -n demo -o wide")
-                    console.print("Ctrl-C ends it.")
+                    pod = next(iter(progress.reason_of), "web-0000")
+                    print_commands(console, kubeconfig, address, secure_address, pod)
                     await forever()
 
 
-def free_dashboard_address() -> str:
-    """Return an address on loopback: the usual port of the dashboard, or else any free one."""
-    for port in (_DASHBOARD_PORT, 0):
+def free_address(port: int) -> str:
+    """Return an address on loopback: with this port if it is free, or else with any free one."""
+    for number in (port, 0):
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
-                tried.bind(("127.0.0.1", port))
+                tried.bind(("127.0.0.1", number))
                 return f"127.0.0.1:{tried.getsockname()[1]}"
     raise ProreusError("there is no free port on 127.0.0.1")
 
 
+def _serving_flags(address: str, secure_address: str, kubeconfig: Path) -> list[str]:
+    """Return the flags with which the dashboard and ``proreus explain`` are answered."""
+    host, _, port = secure_address.partition(":")
+    return [
+        f"--dashboard-insecure-local={address}",
+        f"--bind-address={host}",
+        f"--secure-port={port}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+    ]
+
+
 @contextlib.asynccontextmanager
-async def _scheduler(
-    config: Path, plugin_flags: list[str], log: Path
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run ``proreus run`` as a child process; its log is shown only if it fails."""
-    with log.open("wb") as stderr:
+async def _scheduler(folder: Path, flags: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the scheduler as a child process; its log is shown only if it fails."""
+    with (folder / "scheduler.log").open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proreus", "run", "--config", str(config)),
-            "--secure-port=0",
-            *plugin_flags,
-            stdin=asyncio.subprocess.DEVNULL,
+            *(sys.executable, "-m", "proreus.workbench.cli.demo.scheduler", str(folder), *flags),
+            stdin=asyncio.subprocess.PIPE,
             stderr=stderr,
+            # Without the terminal, whose SIGHUP would reload and whose Ctrl-C would come twice.
+            start_new_session=True,
         )
     try:
         yield process

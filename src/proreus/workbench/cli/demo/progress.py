@@ -1,4 +1,5 @@
-"""Follows the changes of the demo's pods, shows progress bars, and the result as tables."""
+"""Follows the changes of the demo's pods; shows progress bars, then the result as tables, and
+commands for a look around."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -146,3 +148,18 @@ def _reasons(progress: Progress) -> Table:
     for reason, count in Counter(progress.reason_of.values()).most_common():
         table.add_row(str(count), reason)
     return table
+
+
+def print_commands(
+    console: Console, kubeconfig: Path, dashboard: str, scheduler: str, pod: str
+) -> None:
+    """Print commands for a look around; ``dashboard``, ``scheduler``: their addresses."""
+    for line in (
+        f"\nwhy do pods wait? http://{dashboard}/dashboard/pods",
+        f"kubectl --kubeconfig {kubeconfig} get pods -n {NAMESPACE} -o wide",
+        f"proreus explain pod {NAMESPACE}/{pod} --kubeconfig {kubeconfig} "
+        f"--scheduler https://{scheduler} --insecure-skip-tls-verify",
+        "Ctrl-C ends it.",
+    ):
+        # Unbroken, so that it can be copied.
+        console.print(line, soft_wrap=True, highlight=False)
