@@ -48,7 +48,7 @@ def plan(ask: Ask, pods: Sequence[Any], groups: Sequence[Mapping[str, Any]]) -> 
 
     ``pods``: items of ``spec.pods``. ``groups``: ``name``, ``node``, ``max`` and perhaps ``pods``,
     those of DaemonSets. The group that makes the most pods fit comes first, the one with the fewest
-    nodes among equals.
+    nodes among equals. Raises ``ValueError`` for pods that this scheduler does not place.
     """
     chosen: dict[str, int] = {}
 
@@ -70,6 +70,9 @@ def plan(ask: Ask, pods: Sequence[Any], groups: Sequence[Mapping[str, Any]]) -> 
         return sum(pod["fits"] for pod in answer(more)["pods"])
 
     status = answer({})
+    for pod in status["pods"]:
+        if pod.get("reason") == "OtherScheduler":
+            raise ValueError(f"{pod['pod']}: spec.schedulerName: {pod['message']}")
     result = Plan(fitting_now=sum(pod["fits"] for pod in status["pods"]))
     now = result.fitting_now
     while now < len(status["pods"]):
@@ -133,7 +136,7 @@ class Client:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the plan; return 1 if pods are left over."""
+    """Print the plan; return 1 if pods are left over. Exit with 2 for input that is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scheduler", default="https://127.0.0.1:10259")
     parser.add_argument("--token-file", type=Path, required=True)
@@ -146,7 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.insecure_skip_tls_verify:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     client = Client(options.scheduler, options.token_file.read_text().strip(), context)
-    found = plan(client, read(options.pods), read(options.groups))
+    try:
+        found = plan(client, read(options.pods), read(options.groups))
+    except ValueError as error:
+        parser.error(f"{options.pods}: {error}")
     print(f"{found.fitting_now} pods fit as it is")
     for step in found.steps:
         print(f"{step.nodes} x {step.group}: {step.pods} more pods fit")

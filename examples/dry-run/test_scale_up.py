@@ -72,3 +72,12 @@ def test_nothing_is_needed(example: ModuleType) -> None:
     asked: list[Any] = []
     found = example.plan(cluster({"a": 4}, asked), [{"pod": "a", "count": 4}], [])
     assert (found.fitting_now, found.steps, len(asked)) == (4, [], 1)
+
+
+def test_a_profile_that_is_not_there_is_an_error_of_the_input(example: ModuleType) -> None:
+    def ask(spec: Any) -> Any:
+        text = "no profile is named web; there are spread-out"
+        return {"pods": [{"pod": "a", "fits": False, "reason": "OtherScheduler", "message": text}]}
+
+    with pytest.raises(ValueError, match=r"a: spec\.schedulerName: no profile is named web"):
+        example.plan(ask, [{"pod": "a", "count": 1}], [])

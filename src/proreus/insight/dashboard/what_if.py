@@ -70,7 +70,7 @@ class WhatIf:
                 async with asyncio.timeout(READ_SECONDS):
                     body = await _read(request)
                 fields = form.read_form(body)
-                answers = await self._answers(fields)
+                answers, note = await self._answers(fields)
         except Busy:
             text = "Too many dry runs are under way: send it again in a moment."
             return self._again(429, fields, text)
@@ -93,14 +93,15 @@ class WhatIf:
             )
         except TimeoutError:
             return self._page(504, fields, problem="The engine did not answer in time.")
-        return self._page(200, fields, answers=answers)
+        return self._page(200, fields, answers=answers, note=note)
 
-    async def _answers(self, fields: Mapping[str, str]) -> list[Answer]:
-        """Ask the engine about the pod as it is and as it is changed."""
+    async def _answers(self, fields: Mapping[str, str]) -> tuple[list[Answer], str]:
+        """Ask the engine about the pod as it is and as it is changed; return a note as well."""
         assert self._sources.dry_runs is not None
         ask = self._sources.dry_runs().answer
         # Up to half a second, which the event loop should not wait.
         typed = await asyncio.to_thread(form.read_pod, fields.get("pod", ""))
+        typed, note = form.with_profile(typed, self._sources.scheduler.profiles)
         stored = self._sources.pods.get(fields.get("base", ""))
         if stored is not None:
             typed = _completed(typed, stored)
@@ -113,11 +114,11 @@ class WhatIf:
             asked.insert(0, ("As it is", form.question(before)))
         else:
             asked = [("As it is", asked[0][1])]
-        return [_answer(heading, await ask(spec), spec) for heading, spec in asked]
+        return [_answer(heading, await ask(spec), spec) for heading, spec in asked], note
 
     def _empty(self, key: str) -> web.Response:
         if not key:
-            return self._page(200, {"pod": form.EXAMPLE})
+            return self._page(200, {"pod": form.example(self._sources.scheduler.profiles)})
         pod = self._sources.pods.get(key)
         if pod is None:
             return self._renderer.page("not_found.html", status=404, what=f"pod {key}")
@@ -135,6 +136,7 @@ class WhatIf:
         *,
         problem: str = "",
         answers: list[Answer] | None = None,
+        note: str = "",
     ) -> web.Response:
         profiles = self._sources.scheduler.profiles
         plugins = dict.fromkeys(name for one in profiles.values() for name in one.weights)
@@ -157,6 +159,7 @@ class WhatIf:
             ],
             problem=problem,
             answers=answers or [],
+            note=note,
         )
 
 

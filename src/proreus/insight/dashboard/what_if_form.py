@@ -1,11 +1,12 @@
 """The form of the what-if page: a pod as YAML, its most common fields, and weights.
 
+A workload stands for a pod of its template.
 A field that is empty leaves the pod as its YAML says; ``none`` removes what the YAML has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
@@ -33,10 +34,11 @@ _NONE = "none"
 
 JsonObject: TypeAlias = dict[str, Any]
 
-EXAMPLE = """\
+_EXAMPLE = """\
 metadata:
   name: example
 spec:
+  schedulerName: {}
   containers:
   - name: main
     resources:
@@ -59,6 +61,11 @@ def read_form(body: bytes) -> dict[str, str]:
     except ValueError:
         raise BadField("This is no form of this page.") from None
     return {name: values[0].replace("\r\n", "\n") for name, values in fields.items()}
+
+
+def example(profiles: Iterable[str]) -> str:
+    """Return a pod of the first profile as YAML."""
+    return _EXAMPLE.format(next(iter(profiles)))
 
 
 def form_of(pod: Pod) -> str:
@@ -108,11 +115,41 @@ def read_pod(text: str) -> JsonObject:
         raise BadField("Pod: a value does not have the form that its tag (!!) says") from None
     kind = data.get("kind", "Pod")
     if kind != "Pod":
-        raise BadField(f"Pod: this is a {kind}; paste the template of its pods")
+        data = _pod_of_workload(str(kind), data)
     for name in ("metadata", "spec"):
         if not isinstance(data.setdefault(name, {}), dict):
             raise BadField(f"Pod: {name} has to be an object")
     return dict(data)
+
+
+def _pod_of_workload(kind: str, workload: JsonObject) -> JsonObject:
+    """Return a pod of a workload's template; raises ``BadField`` if there is none."""
+    try:
+        spec = workload["spec"]
+        template = (spec["jobTemplate"]["spec"] if kind == "CronJob" else spec)["template"]
+        meta = workload.get("metadata") or {}
+        named = {name: meta[name] for name in ("name", "namespace") if name in meta}
+        return {"metadata": {**named, **(template.get("metadata") or {})}, "spec": template["spec"]}
+    except (KeyError, TypeError, AttributeError):
+        raise BadField(f"Pod: this {kind} has no template of pods") from None
+
+
+def with_profile(pod: JsonObject, profiles: Collection[str]) -> tuple[JsonObject, str]:
+    """Return a pod that names a profile, and a note if the profile was chosen for it.
+
+    A pod that names none gets the apiserver's default, or else the first profile. Raises
+    ``BadField`` for a profile that is not there.
+    """
+    name = pod["spec"].get("schedulerName")
+    if isinstance(name, str) and name and name not in profiles:
+        raise BadField(
+            f"Pod: spec.schedulerName: no profile is named {name}; there are {', '.join(profiles)}"
+        )
+    if name or DEFAULT_SCHEDULER_NAME in profiles:
+        return pod, ""
+    first = next(iter(profiles))
+    note = f"The pod names no scheduler. The answer is for the profile {first}."
+    return {**pod, "spec": {**pod["spec"], "schedulerName": first}}, note
 
 
 def changed_pod(pod: JsonObject, fields: Mapping[str, str]) -> JsonObject:

@@ -19,7 +19,12 @@ from proreus.objects.quantity_validation import (
     validate_pod_quantities,
 )
 
-_POD, _NODE = decoder_for(Pod), decoder_for(Node)
+
+class _Kind(msgspec.Struct):
+    kind: str = "Pod"
+
+
+_POD, _NODE, _KIND = decoder_for(Pod), decoder_for(Node), decoder_for(_Kind)
 
 
 class InvalidDryRun(ProreusError):
@@ -29,6 +34,8 @@ class InvalidDryRun(ProreusError):
 def decode_pod(place: str, text: msgspec.Raw) -> Pod:
     """Return a pod of the request; raises ``InvalidDryRun``."""
     try:
+        if (kind := _KIND.decode(text).kind) != Pod.__name__:
+            raise InvalidDryRun(f"{place}: this is a {kind}; send a pod, such as its spec.template")
         pod = _POD.decode(text)
         validate_pod_quantities(pod)
         if not pod.spec.containers:

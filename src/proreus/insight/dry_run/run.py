@@ -183,9 +183,10 @@ class DryRunAttempts:
         def rejected(reason: Reason, message: str) -> PodOutcome:
             return PodOutcome(item=item, pod=key, fits=False, reason=reason, message=message)
 
-        profile = self._environment.profile_set.profiles.get(pod.spec.scheduler_name)
+        profiles = self._environment.profile_set.profiles
+        profile = profiles.get(pod.spec.scheduler_name)
         if profile is None:
-            text = f"no profile is named {pod.spec.scheduler_name}"
+            text = f"no profile is named {pod.spec.scheduler_name}; there are {', '.join(profiles)}"
             return rejected("OtherScheduler", text)
         if pod.spec.node_name:
             return rejected("AlreadyAssigned", f"the pod is on node {pod.spec.node_name}")
@@ -285,7 +286,8 @@ class ScoreWeights:
             profile = self._profiles.get(one.scheduler_name)
             if profile is None:
                 raise InvalidDryRun(
-                    f"{place}.schedulerName: no profile is named {one.scheduler_name}"
+                    f"{place}.schedulerName: no profile is named {one.scheduler_name}; "
+                    f"there are {', '.join(self._profiles)}"
                 )
             if one.plugin not in profile.weights:
                 raise InvalidDryRun(

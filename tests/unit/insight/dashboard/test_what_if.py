@@ -16,15 +16,17 @@ from proreus.insight.dashboard.what_if_form import (
     form_of,
     read_form,
     read_pod,
+    with_profile,
 )
 from proreus.insight.dry_run.replica import ClusterChanged
 from proreus.objects.pod import Pod
 
+EXAMPLE = what_if_form.example(["default-scheduler"])
 OURS = {"Sec-Fetch-Site": "same-origin"}
 
 
 async def send(browser, headers=OURS, **fields):
-    fields.setdefault("pod", what_if_form.EXAMPLE)
+    fields.setdefault("pod", EXAMPLE)
     url = f"{browser.base}/dashboard/what-if"
     async with browser.session.post(url, data=fields, headers=headers) as answer:
         browser.html = await answer.text()
@@ -93,7 +95,11 @@ async def test_a_weight_changes_the_scores(world, browser):
         ({"weight/None": "1"}, "Weights[0].plugin: None scores no nodes"),
         ({"pod": "spec: ]"}, "Pod: line 1: "),
         ({"pod": "[1]"}, "Pod: it has to be an object"),
-        ({"pod": "kind: Deployment"}, "Pod: this is a Deployment"),
+        ({"pod": "kind: Deployment"}, "Pod: this Deployment has no template of pods"),
+        (
+            {"pod": "spec: {schedulerName: other}"},
+            "Pod: spec.schedulerName: no profile is named other; there are default-scheduler",
+        ),
         ({"pod": "spec: 1"}, "Pod: spec has to be an object"),
         ({"pod": "spec: {}", "cpu": "1"}, "Pod: spec.containers[0] has to be a container"),
         ({"pod": "spec: {}"}, "Pod.spec.containers: a container is required"),
@@ -107,6 +113,40 @@ async def test_an_invalid_input_is_an_error_with_its_field(browser, fields, text
     assert await send(browser, **fields) == 422
     assert text in browser.text.replace("&#39;", "'")
     assert "<textarea" in browser.html  # with what was typed, to be corrected
+
+
+async def test_the_example_names_a_profile_that_is_there(browser):
+    assert await browser.get("/dashboard/what-if") == 200
+    assert "schedulerName: default-scheduler" in browser.html
+    assert "schedulerName: spread-out" in what_if_form.example(["spread-out", "bin-packing"])
+    assert await send(browser) == 200
+    assert "It fits on 3 nodes" in part(browser, "As it is")
+
+
+def test_a_pod_that_names_no_scheduler_gets_the_default_or_the_first_profile():
+    pod = read_pod("spec: {containers: [{}]}")
+    assert with_profile(pod, ["other", "default-scheduler"]) == (pod, "")
+    chosen, note = with_profile(pod, ["spread-out", "bin-packing"])
+    assert chosen["spec"]["schedulerName"] == "spread-out"
+    assert note == "The pod names no scheduler. The answer is for the profile spread-out."
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("Deployment", "{template: TEMPLATE}"),
+        ("StatefulSet", "{replicas: 3, template: TEMPLATE}"),
+        ("Job", "{parallelism: 3, template: TEMPLATE}"),
+        ("CronJob", "{jobTemplate: {spec: {template: TEMPLATE}}}"),
+    ],
+)
+def test_a_workload_is_taken_for_its_template(kind, spec):
+    template = "{metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}"
+    text = f"kind: {kind}\nmetadata: {{name: web, namespace: shop}}\nspec: {spec}\n"
+    assert read_pod(text.replace("TEMPLATE", template)) == {
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c"}]},
+    }
 
 
 async def test_only_a_form_of_this_page_may_ask(browser):

@@ -249,6 +249,8 @@ def test_added_nodes_are_removed_in_slices_once_all_is_answered(world: World) ->
 def test_invalid_pods(world: World) -> None:
     with pytest.raises(InvalidDryRun, match=r"spec.pods\[0\].pod"):
         world.ask({"pod": {"spec": {"containers": 3}}})
+    with pytest.raises(InvalidDryRun, match="this is a Deployment; send a pod"):
+        world.ask({"pod": {"kind": "Deployment", "spec": {"template": pod("p")}}})
     with pytest.raises(InvalidDryRun, match="container is required"):
         world.ask({"pod": {"spec": {}}})
     for field, spec in (
