@@ -93,6 +93,7 @@ class Sandbox:
             context, self._certificate = make_server_context(listen.host)
             number = await self._http.listen(listen.host, listen.secure_port, context)
             self.secure_url = f"https://{listen.host}:{number}"
+        self._publish_client_ca()
         if self.kubelets is not None:
             self.kubelets.start()
         self._expire_events()
@@ -110,6 +111,16 @@ class Sandbox:
         if self.kubelets is not None:
             await self.kubelets.stop()
         await self._http.close()
+
+    def _publish_client_ca(self) -> None:
+        """Create the ConfigMap in which schedulers look up the CA of client certificates.
+
+        Nobody has one here, so it is the certificate of the sandbox itself.
+        """
+        name, namespace = "extension-apiserver-authentication", "kube-system"
+        if self.store.collection("configmaps").get(name, namespace) is None:
+            data = {"client-ca-file": self._certificate.decode()} if self._certificate else {}
+            self.store.create("configmaps", {"metadata": {"name": name}, "data": data}, namespace)
 
     def _expire_events(self) -> None:
         self.store.expire_events()

@@ -197,6 +197,32 @@ class PodDisruptionBudgetStrategy(RegistryStrategy):
             )
 
 
+class ResourceClaimStrategy(RegistryStrategy):
+    """ResourceClaims and their templates: a request is for one device unless it says otherwise."""
+
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
+        """Default the allocation mode and the count of each request."""
+        spec = obj.get("spec") or {}
+        if served.kind == "ResourceClaimTemplate":
+            spec = spec.get("spec") or {}
+        for request in (spec.get("devices") or {}).get("requests") or ():
+            for one in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+                if one and one.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                    one.setdefault("count", 1)
+
+
+class DeviceTaintStrategy(RegistryStrategy):
+    """ResourceSlices and DeviceTaintRules: a taint begins now unless it says since when."""
+
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
+        """Default the time of each taint."""
+        spec = obj.get("spec") or {}
+        taints = [taint for one in spec.get("devices") or () for taint in one.get("taints") or ()]
+        for taint in (*taints, spec.get("taint")):
+            if taint:
+                taint.setdefault("timeAdded", store.now())
+
+
 STRATEGIES: dict[tuple[str, str], RegistryStrategy] = {
     ("", ""): RegistryStrategy(),
     ("", "pods"): PodStrategy(),
@@ -208,6 +234,10 @@ STRATEGIES: dict[tuple[str, str], RegistryStrategy] = {
     ("storage.k8s.io", "storageclasses"): StorageClassStrategy(),
     ("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy(),
     ("apiextensions.k8s.io", "customresourcedefinitions"): CustomResourceDefinitionStrategy(),
+    ("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy(),
+    ("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimStrategy(),
+    ("resource.k8s.io", "resourceslices"): DeviceTaintStrategy(),
+    ("resource.k8s.io", "devicetaintrules"): DeviceTaintStrategy(),
     ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy(),
 }
 """By (group, plural); ("", "") is for all other kinds."""

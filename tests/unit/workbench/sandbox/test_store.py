@@ -228,3 +228,28 @@ def test_events_are_kept_for_an_hour(store: Store, clock: FakeClock) -> None:
     clock.advance(1000)
     assert store.expire_events() == 1
     assert [version.name for version in store.list("events")] == ["young"]
+
+
+def test_a_request_for_devices_is_for_one_of_them_by_default(store: Store) -> None:
+    requests = [
+        {"name": "a", "exactly": {"deviceClassName": "c"}},
+        {"name": "b", "firstAvailable": [{"name": "x", "allocationMode": "All"}, {"name": "y"}]},
+    ]
+    spec = {"devices": {"requests": requests}}
+    name = {"metadata": {"name": "gpu"}}
+    claim = store.create("resourceclaims.resource.k8s.io", {**name, "spec": spec}).object()
+    template = {**name, "spec": {"spec": spec}}
+    stored = store.create("resourceclaimtemplates.resource.k8s.io", template).object()
+    one = {"allocationMode": "ExactCount", "count": 1}
+    assert claim["spec"]["devices"]["requests"] == [
+        {"name": "a", "exactly": {"deviceClassName": "c", **one}},
+        {"name": "b", "firstAvailable": [requests[1]["firstAvailable"][0], {"name": "y", **one}]},
+    ]
+    assert stored["spec"]["spec"] == claim["spec"]
+
+
+def test_taints_of_devices_have_a_time(store: Store) -> None:
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    kind, head = "devicetaintrules.resource.k8s.io", {"metadata": {"name": "r"}}
+    rule = store.create(kind, {**head, "spec": {"taint": taint}}).object()
+    assert rule["spec"]["taint"]["timeAdded"] == store.now()
