@@ -238,8 +238,9 @@ class _Controller:
                 tasks.create_task(self._rebalancer.run(), name="rebalancing")
 
 
-def _watch_failed(resource: Resource[Any], error: ApiError) -> None:
+def _watch_failed(resource: Resource[Any], error: ApiError) -> bool:
     log.error("A resource cannot be watched", resource=resource.plural, err=error)
+    return True
 
 
 def _metrics_page(metrics: ControllerMetrics, request: web.BaseRequest) -> web.Response:

@@ -24,7 +24,7 @@ _CATCH_UP_SECONDS = 30.0
 """Time limit of a new leader for a watch that cannot be opened."""
 
 
-MakeStores = Callable[[Callable[[Resource[Any], ApiError], None]], InformerFactory]
+MakeStores = Callable[[Callable[[Resource[Any], ApiError], bool]], InformerFactory]
 """Makes informers that call a function when a list or watch fails."""
 
 
@@ -36,10 +36,9 @@ class InformerSync:
         self.stores = stores = make_stores(self.on_error)
         self._refused_watches = RefusedWatches(lambda: stores.group.unsynced)
 
-    def on_error(self, resource: Resource[Any], error: ApiError) -> None:
-        """Record that a list or watch failed."""
-        if not self._first_lists_done:
-            self._refused_watches.record(resource, error)
+    def on_error(self, resource: Resource[Any], error: ApiError) -> bool:
+        """Record that a list or watch failed; return whether it is logged here."""
+        return not self._first_lists_done and self._refused_watches.record(resource, error)
 
     async def wait_for_first_lists(self) -> None:
         """Return once every informer has handled its first list.
@@ -118,28 +117,41 @@ class RefusedWatches:
     def __init__(self, unsynced: Callable[[], Collection[str]]) -> None:
         self._unsynced = unsynced
         self._refusals: dict[str, _Refusal] = {}
-        self._reported = False
+        self._reported: set[str] = set()
 
-    def record(self, resource: Resource[Any], error: ApiError) -> None:
-        """Record that a list or watch failed; the reflector tries it again in any case."""
+    def record(self, resource: Resource[Any], error: ApiError) -> bool:
+        """Record that a list or watch failed; return whether it is a refusal, which is logged here.
+
+        The reflector tries it again in any case.
+        """
         kind = resource.id
         if not isinstance(error, (Forbidden, Unauthorized)):
             # An outage is waited for without a limit, and what it hides is not known.
             self._refusals.pop(kind, None)
-            return
+            return False
         if (known := self._refusals.get(kind)) is not None:
             known.error = error
+        else:
+            self._refusals[kind] = _Refusal(resource, asyncio.get_running_loop().time(), error)
+        return True
+
+    def _report(self, unsynced: Collection[str]) -> None:
+        """Log resources that are refused and were not so far, in one line.
+
+        Credentials without rights are refused for all resources at the same moment.
+        """
+        new = [kind for kind in self._refusals if kind in unsynced and kind not in self._reported]
+        if not new:
             return
-        self._refusals[kind] = _Refusal(resource, asyncio.get_running_loop().time(), error)
-        # One line: credentials that are refused are so for all resources at the same moment.
-        if not self._reported:
-            self._reported = True
-            log.error(
-                "The apiserver refuses a request that the start needs; retrying",
-                resource=resource.plural,
-                err=error,
-                givesUpAfter=f"{REFUSED_LIMIT_SECONDS:g}s",
-            )
+        self._reported.update(new)
+        refusals = [self._refusals[kind] for kind in new]
+        log.error(
+            "The apiserver refuses requests that the start needs; retrying",
+            err=refusals[0].error,
+            resources=[one.resource.plural for one in refusals],
+            givesUpAfter=f"{REFUSED_LIMIT_SECONDS:g}s",
+            remedy=_remedy(refusals[0].error),
+        )
 
     async def raise_when_final(self) -> None:
         """Wait until a resource has been refused for too long; raise its error."""
@@ -147,9 +159,16 @@ class RefusedWatches:
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
             unsynced = self._unsynced()
+            self._report(unsynced)
             for kind, refusal in self._refusals.items():
                 if kind in unsynced and now() - refusal.since >= REFUSED_LIMIT_SECONDS:
                     raise _final(refusal)
+
+
+def _remedy(error: ApiError) -> str:
+    if isinstance(error, Forbidden):
+        return "apply deploy/second-scheduler/rbac.yaml, which has the rights of a scheduler"
+    return "check the credentials: the apiserver does not accept them"
 
 
 def _final(refusal: _Refusal) -> ApiError:
@@ -158,5 +177,5 @@ def _final(refusal: _Refusal) -> ApiError:
         error.status,
         error.reason,
         f"the apiserver refuses the watch of {refusal.resource.plural}: {error.message} "
-        f"(retried for {REFUSED_LIMIT_SECONDS:g} seconds)",
+        f"(retried for {REFUSED_LIMIT_SECONDS:g} seconds); {_remedy(error)}",
     )

@@ -89,7 +89,7 @@ class Informer(Generic[T]):
         *,
         field_selector: str = "",
         options: ReflectorOptions | None = None,
-        on_error: Callable[[Resource[T], ApiError], None] | None = None,
+        on_error: Callable[[Resource[T], ApiError], bool] | None = None,
         connectivity: Connectivity | None = None,
         metrics: SchedulerMetrics | None = None,
         rng: random.Random | None = None,

@@ -38,7 +38,7 @@ class InformerFactory:
     def __init__(
         self,
         client: ApiClient,
-        on_error: Callable[[Resource[Any], ApiError], None],
+        on_error: Callable[[Resource[Any], ApiError], bool],
         types: Mapping[str, type] | None = None,
         metrics: SchedulerMetrics | None = None,
         kubernetes_version: KubernetesVersion = DEFAULT_VERSION,

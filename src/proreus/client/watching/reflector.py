@@ -106,9 +106,9 @@ class HandlerFailed(RuntimeError):
 class Reflector(Generic[T]):
     """Lists and watches the objects of a ``ListWatch``, and passes them to a store.
 
-    ``on_error(resource, error)`` is called for every failed list or watch; ``connectivity`` is
-    shared by the reflectors of one apiserver, and ``faults`` records single objects that cannot be
-    decoded.
+    ``on_error(resource, error)`` is called for every failed list or watch, and returns whether it
+    logs the error; ``connectivity`` is shared by the reflectors of one apiserver, and ``faults``
+    records single objects that cannot be decoded.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Reflector(Generic[T]):
         store: ReflectorStore[T],
         *,
         options: ReflectorOptions | None = None,
-        on_error: Callable[[Resource[T], ApiError], None] | None = None,
+        on_error: Callable[[Resource[T], ApiError], bool] | None = None,
         connectivity: Connectivity | None = None,
         faults: ObjectFaults | None = None,
         rng: random.Random | None = None,
@@ -233,12 +233,13 @@ class Reflector(Generic[T]):
 
     def _report_error(self, error: ApiError, consequence: str) -> None:
         """Call ``on_error`` each time, but log an error only if it differs from the last one."""
+        logged = self._on_error is not None and self._on_error(self._resource, error)
         if error.message != self._last_error:
             self._last_error = error.message
+            if logged:
+                return
             level = logging.ERROR if isinstance(error, Forbidden) else logging.WARNING
             logger.log(level, "%s: %s (%s)", self._path, error.message, consequence)
-        if self._on_error is not None:
-            self._on_error(self._resource, error)
 
     def _fails_alone(self, error: ApiError) -> bool:
         """Return whether the apiserver answers, with errors about this resource alone.
