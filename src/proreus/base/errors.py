@@ -13,22 +13,25 @@ class ConfigError(ProreusError):
     """A configuration that cannot be used; ``problems`` holds every fault, not only the first.
 
     ``remedy``: what to write instead, where the text is kube-scheduler's and does not say it.
+    ``file``: the file with the faults, which that text does not say either.
     """
 
-    def __init__(self, *problems: str, remedy: str = "") -> None:
+    def __init__(self, *problems: str, remedy: str = "", file: str = "") -> None:
         self.problems: tuple[str, ...] = tuple(dict.fromkeys(problems))
         self.remedy = remedy
+        self.file = file
         one = len(self.problems) == 1
         super().__init__(self.problems[0] if one else "[" + ", ".join(self.problems) + "]")
 
     @property
     def explained(self) -> str:
-        """The text with the remedy."""
-        return f"{self}; {self.remedy}" if self.remedy else str(self)
+        """The text with the file and the remedy."""
+        text = f"{self}; {self.remedy}" if self.remedy else str(self)
+        return text if self.file in text else f"{self.file}: {text}"
 
 
 def explained(error: BaseException) -> str:
-    """Return the text of an error as a user gets it, with the remedy if it has one."""
+    """Return the text of an error for a user, with the file and the remedy if it has them."""
     return error.explained if isinstance(error, ConfigError) else str(error)
 
 

@@ -117,7 +117,7 @@ def _remedy(version: str, kind: str) -> str:
     if kind == "Policy":
         return (
             f"kind: write {KIND} with apiVersion {API_VERSION}, which has plugins where a Policy "
-            "has predicates and priorities"
+            "has predicates and priorities; see docs/plugins/README.md for their names"
         )
     texts = []
     if version != API_VERSION:

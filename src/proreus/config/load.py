@@ -80,12 +80,11 @@ def load_file(
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Prefix the remedy of an error in a configuration with its file; "" for none."""
+    """Name the file of an error in a configuration; "" for none."""
     try:
         yield
     except ConfigError as error:
-        if error.remedy and path and not error.remedy.startswith(path):
-            error.remedy = f"{path}: {error.remedy}"
+        error.file = error.file or path
         raise
 
 

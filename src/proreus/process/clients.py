@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from proreus.base import logs
 from proreus.base.errors import ConfigError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.credentials.authentication_health import AuthenticationHealth
@@ -24,6 +26,8 @@ from proreus.client.http.write_fence import WriteFence
 from proreus.client.writing.request_window import Priority, RequestWindow
 from proreus.config.types import SchedulerConfiguration
 from proreus.process.options import RunOptions
+
+log = logs.logger(__name__)
 
 
 class Clients(Struct, frozen=True):
@@ -55,6 +59,8 @@ async def make_clients(
     stack: contextlib.AsyncExitStack,
 ) -> Clients:
     """Make all connection pools; ``stack`` closes them. Raises ``ConfigError``."""
+    if ignored := ignored_settings(options, config, os.environ):
+        log.warning("Ignored; the configuration decides", **ignored)
     load_ours = partial(load_credentials, config.client_connection.kubeconfig, options.master)
     credentials = await load_ours()
     hooks, fence = request_hooks(metrics), WriteFence()
@@ -99,6 +105,30 @@ async def make_clients(
         authorization=await delegate(serving.authorization.kubeconfig),
         health=(health, lease_health),
     )
+
+
+def ignored_settings(
+    options: RunOptions, config: SchedulerConfiguration, environ: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Return flags and variables without effect, and the fields to write instead; or nothing."""
+    connection = config.client_connection
+    instead: dict[str, str] = {}
+    if options.config:
+        for flag, given, used, field in (
+            ("--kubeconfig", options.kubeconfig, connection.kubeconfig, "kubeconfig"),
+            ("--kube-api-qps", options.kube_api_qps, connection.qps, "qps"),
+            ("--kube-api-burst", options.kube_api_burst, connection.burst, "burst"),
+        ):
+            if given not in ("", None, used):
+                instead[flag] = f"clientConnection.{field}"
+        if config.enable_profiling and not options.profiling:
+            instead["--profiling"] = "enableProfiling"
+    if environ.get("KUBECONFIG") and not (connection.kubeconfig or options.master):
+        field = "clientConnection.kubeconfig" if options.config else "--kubeconfig"
+        instead["KUBECONFIG"] = field
+    if not instead:
+        return {}
+    return {"ignored": list(instead), "instead": list(dict.fromkeys(instead.values()))}
 
 
 class Delegation:

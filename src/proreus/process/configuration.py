@@ -38,12 +38,11 @@ def configuration(
         return config.model_copy(update={"leader_election": election})
 
     gates = options.feature_gates
-    with loaded_plugins.attributing_errors_to_plugins():
+    with naming_file(options.config), loaded_plugins.attributing_errors_to_plugins():
         if options.config:
             source = read_file(options.config)
             files.set_loaded_config(source)
-            with naming_file(options.config):
-                config = load(source, registry, gates, override, DEFAULT_QPS)
+            config = load(source, registry, gates, override, DEFAULT_QPS)
             problems = loaded_plugins.problems(config)
         else:
             problems = loaded_plugins.problems_with(loaded_plugins.requested_names)

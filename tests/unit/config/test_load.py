@@ -348,7 +348,7 @@ def test_a_remedy_names_file_and_field(catalog, tmp_path, text, words, remedy):
         load_file(str(path), catalog)
     # kube-scheduler's words are those that people search for.
     assert str(caught.value) == words
-    assert caught.value.explained.startswith(f"{words}; {path}: {remedy}")
+    assert caught.value.explained.startswith(f"{path}: {words}; {remedy}")
 
 
 class ElsewhereArgs(PluginArgs):

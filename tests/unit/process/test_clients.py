@@ -1,6 +1,45 @@
+import pytest
+
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.writing.request_window import RequestWindow
+from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.process import clients
+from proreus.process.options import RunOptions
+
+
+@pytest.mark.parametrize(
+    ("options", "kubeconfig", "environ", "ignored"),
+    [
+        ({"kubeconfig": "a"}, "", {}, {}),
+        ({"config": "c", "kubeconfig": "a"}, "a", {}, {}),
+        (
+            {"config": "c", "kubeconfig": "a"},
+            "b",
+            {"KUBECONFIG": "a"},
+            {"ignored": ["--kubeconfig"], "instead": ["clientConnection.kubeconfig"]},
+        ),
+        (
+            {"config": "c", "kubeconfig": "a", "kube_api_qps": 5.0, "profiling": False},
+            "",
+            {"KUBECONFIG": "a"},
+            {
+                "ignored": ["--kubeconfig", "--kube-api-qps", "--profiling", "KUBECONFIG"],
+                "instead": [
+                    "clientConnection.kubeconfig",
+                    "clientConnection.qps",
+                    "enableProfiling",
+                ],
+            },
+        ),
+        ({}, "", {"KUBECONFIG": "a"}, {"ignored": ["KUBECONFIG"], "instead": ["--kubeconfig"]}),
+        ({"master": "http://a"}, "", {"KUBECONFIG": "a"}, {}),
+    ],
+)
+def test_settings_without_effect_are_named_with_what_to_write_instead(
+    options, kubeconfig, environ, ignored
+):
+    config = SchedulerConfiguration(client_connection=ClientConnection(kubeconfig=kubeconfig))
+    assert clients.ignored_settings(RunOptions(**options), config, environ) == ignored
 
 
 def test_requests_are_counted():

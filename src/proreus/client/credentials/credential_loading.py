@@ -38,6 +38,7 @@ NOT_CONFIGURED = (
     "invalid configuration: no configuration has been provided, "
     "try setting KUBERNETES_MASTER environment variable"
 )
+_NAME_A_KUBECONFIG = "name one by --kubeconfig, or by clientConnection.kubeconfig beside --config"
 _FIRST_FETCH_SECONDS = 60.0
 """Time limit of an exec plugin at the start, when it may wait for a person to log in."""
 
@@ -59,7 +60,11 @@ async def load(
     again = partial(_load_once, kubeconfig, master, context=context, environ=environ)
     # Before it is read: a file that changes meanwhile is read again.
     stamp = stamp_of(files)
-    credentials = await again()
+    try:
+        credentials = await again()
+    except ConfigError as error:
+        error.file = error.file or kubeconfig
+        raise
     if files:
         credentials.load_again_when_changed(files, again, stamp)
     return credentials
@@ -80,7 +85,7 @@ async def _load_once(
     elif environ.get("KUBERNETES_MASTER"):
         plain = PlainCredentials(environ["KUBERNETES_MASTER"])
     else:
-        raise ConfigError(NOT_CONFIGURED)
+        raise ConfigError(NOT_CONFIGURED, remedy=_NAME_A_KUBECONFIG)
     return await _first_fetched(_from_plain(plain, environ, master), kubeconfig)
 
 
