@@ -11,7 +11,7 @@ seconds before the decision assigned pods appeared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -168,15 +168,29 @@ def _cluster(
     return cluster
 
 
-def read_cases(path: Path) -> Iterator[JsonObject]:
-    """Yield the cases of a file, ``.jsonl`` or ``.jsonl.gz``; raises ``ProreusError``."""
+def read_cases(
+    path: Path, on_unusable: Callable[[ProreusError], None] | None = None
+) -> Iterator[JsonObject]:
+    """Yield the cases of a file, ``.jsonl`` or ``.jsonl.gz``; raises ``ProreusError``.
+
+    ``on_unusable``: called with the error of a line that is no case, after which the next is read.
+    """
     for number, line in compressed_files.lines(path):
         try:
-            case = msgspec.json.decode(line)
-        except RecursionError:
-            raise ProreusError(f"{path}, line {number}: nested too deep") from None
-        except ValueError as error:
-            raise ProreusError(f"{path}, line {number}: not JSON: {error}") from error
-        if not isinstance(case, dict) or not {"id", "objects"} <= case.keys():
-            raise ProreusError(f"{path}, line {number}: a case has an id and objects")
-        yield case
+            yield _case_of(line, f"{path}, line {number}")
+        except ProreusError as error:
+            if on_unusable is None:
+                raise
+            on_unusable(error)
+
+
+def _case_of(line: bytes, place: str) -> JsonObject:
+    try:
+        case = msgspec.json.decode(line)
+    except RecursionError:
+        raise ProreusError(f"{place}: nested too deep") from None
+    except ValueError as error:
+        raise ProreusError(f"{place}: not JSON: {error}") from error
+    if not isinstance(case, dict) or not {"id", "objects"} <= case.keys():
+        raise ProreusError(f"{place}: a case has an id and objects")
+    return case

@@ -177,6 +177,13 @@ def test_files_that_cannot_be_used(tmp_path, name, content, text) -> None:
         list(read_cases(path))
 
 
+def test_a_line_that_is_no_case_does_not_end_the_file(tmp_path) -> None:
+    path, errors = tmp_path / "cases.jsonl", []
+    path.write_text('{"id": "a", "objects": []}\n{"id":\n{"id": "b", "objects": []}\n')
+    assert [case["id"] for case in read_cases(path, errors.append)] == ["a", "b"]
+    assert str(errors[0]).startswith(f"{path}, line 2: not JSON")
+
+
 def test_a_file_that_is_not_there(tmp_path) -> None:
     with pytest.raises(ProreusError, match=r"cannot read .*: No such file"):
         list(read_cases(tmp_path / "nothing.jsonl"))

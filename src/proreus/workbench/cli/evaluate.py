@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proreus.base.errors import ConfigError
+from proreus.base.errors import ConfigError, ProreusError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.known_faults import parse_corrections
 from proreus.base.kubernetes_version import (
@@ -44,12 +44,13 @@ def command(
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
     cases: tuple[Path, ...],
-) -> None:
+) -> int:
     """Evaluate scheduling cases offline, with the engine of `proreus run`.
 
     A case is a line of JSON with an id, the objects of a cluster, and either a pending pod or a
-    script of steps. Results are written to standard output, a line a case. Plugins given with
-    --plugin are enabled in cases without a configuration.
+    script of steps. Results are written to standard output, a line a case. A line that is no case
+    is reported on standard error, and the exit code is 1 then. Plugins given with --plugin are
+    enabled in cases without a configuration. examples/evaluate has cases to try.
 
     --config
         KubeSchedulerConfiguration for cases without one.
@@ -65,9 +66,15 @@ def command(
     # Warnings about a case's configuration would be repeated for each case; its result has them.
     logging.getLogger("proreus").setLevel(logging.ERROR)
 
+    unusable: list[ProreusError] = []
+
+    def report(error: ProreusError) -> None:
+        unusable.append(error)
+        click.echo(f"Error: {error}", err=True)
+
     def all_cases() -> Iterator[JsonObject]:
         for path in cases:
-            yield from read_cases(path)
+            yield from read_cases(path, report)
 
     loaded_plugins = load_plugins(plugin, plugin_dir)
     version = parse_emulated_version(emulated_version.removeprefix("kube="), "--emulated-version")
@@ -79,6 +86,7 @@ def command(
     )
     results = evaluate(all_cases(), loaded_plugins.registry, fallbacks)
     _write(results, msgspec.json.encode)
+    return 1 if unusable else 0
 
 
 def _read(config: Path | None, loaded_plugins: LoadedPlugins, version: KubernetesVersion) -> Any:
