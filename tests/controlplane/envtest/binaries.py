@@ -154,11 +154,24 @@ def find_or_build(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     wanted = list(programs)
     found = dict(_assets(wanted))
     release = chosen_release()
-    for module in release.modules:
-        missing = [name for name in wanted if name in module.programs and name not in found]
-        if missing:
+    others = [
+        (module, [name for name in wanted if name in module.programs and name not in found])
+        for module in release.modules
+    ]
+    unbuilt = [
+        name
+        for module, names in others
+        for name in names
+        if not _is_built(release.cache_folder, module)
+    ]
+    if unbuilt and shutil.which("go") is None:
+        raise MissingBinaries(
+            f"neither Go is installed nor does KUBEBUILDER_ASSETS hold {', '.join(unbuilt)}"
+        )
+    for module, names in others:
+        if names:
             ensure_built(release.cache_folder, module)
-            found |= {name: release.cache_folder / name for name in missing}
+            found |= {name: release.cache_folder / name for name in names}
     return found
 
 

@@ -149,14 +149,13 @@ class KwokCluster:
         )
 
 
-def _up(cluster: KwokCluster, nodes: int) -> None:
+def _up(cluster: KwokCluster, nodes: int, kubectl: Path | str) -> None:
     if cluster.exists() and not cluster.is_ready():
         cluster.delete()  # the machine was restarted since; fake nodes are not worth repairing
     if not cluster.exists():
         cluster.create()
         atexit.unregister(cluster.delete)  # keep it after this process exits
     cluster.scale_nodes(nodes)
-    kubectl = shutil.which("kubectl") or find_or_build(["kubectl"])["kubectl"]
     client = KubeClient.from_kubeconfig(cluster.kubeconfig)
     print(f"a cluster of {client.count('/api/v1/nodes')} nodes is up; now try:")
     client.close()
@@ -192,11 +191,16 @@ def main() -> int:
     parser.add_argument("what", choices=("up", "down"))
     parser.add_argument("--nodes", type=int, default=20)
     options = parser.parse_args()
-    installed = shutil.which("kwokctl")
+    installed, kubectl = shutil.which("kwokctl"), shutil.which("kubectl")
+    to_build = [*(() if installed else NEEDED), *(() if kubectl else ["kubectl"])]
     try:
-        binaries = find_present(NEEDED) if installed else find_or_build(NEEDED)
+        binaries = find_present(NEEDED) | find_or_build(to_build)
     except MissingBinaries as missing:
-        print(f"kwok needs Go or an installed kwokctl: {missing}", file=sys.stderr)
+        print(
+            f"{missing}. Install Go 1.26 (the programs are built once, in about seven minutes), "
+            "or kwokctl and kubectl, or name a folder that has the programs in KUBEBUILDER_ASSETS.",
+            file=sys.stderr,
+        )
         return 1
     if installed:
         # kwokctl and the controller that it starts are of one version: it knows which
@@ -204,7 +208,7 @@ def main() -> int:
         binaries["kwokctl"] = Path(installed)
     cluster = KwokCluster(binaries, chosen_release().cache_folder.parent / "kwok")
     if options.what == "up":
-        _up(cluster, options.nodes)
+        _up(cluster, options.nodes, kubectl or binaries["kubectl"])
     else:
         cluster.delete()
         print("the kwok cluster is gone")
