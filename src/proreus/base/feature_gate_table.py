@@ -12,7 +12,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from proreus.base.kubernetes_version import V1_36, V1_37, KubernetesVersion
+from proreus.base.kubernetes_version import (
+    DEFAULT_VERSION,
+    SUPPORTED_VERSIONS,
+    V1_37,
+    KubernetesVersion,
+)
 
 Stage = Literal["ALPHA", "BETA", "GA"]
 
@@ -49,25 +54,28 @@ _ROWS = [
 
 MERGED_GATES: Mapping[str, str] = {
     "GangScheduling": "GenericWorkload",
+    "PodGroupPreemptionPolicy": "GenericWorkload",
     "WorkloadAwarePreemption": "GenericWorkload",
 }
-"""Gates that 1.37 removed, each with the gate that decides since."""
+"""Gates that a version removed, each with the gate that decides since."""
 
 
 def _gates(version: KubernetesVersion) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the name, the kind and the dependencies of each gate of the table."""
-    for name, until_1_36, since_1_37, *needs in _ROWS:
-        yield name, until_1_36 if version <= V1_36 else since_1_37, needs
+    versions = len(SUPPORTED_VERSIONS)
+    column = SUPPORTED_VERSIONS.index(version)
+    for name, *columns in _ROWS:
+        yield name, columns[column], columns[versions:]
 
 
 @cache
 def gates_of(version: KubernetesVersion) -> Mapping[str, FeatureSpec]:
     """Return the gates of a version, sorted by name."""
+    kinds = {name: (kind, needs) for name, kind, needs in _gates(version) if kind in _KINDS}
     return MappingProxyType(
         {
-            name: _KINDS[kind]._replace(dependencies=tuple(needs))
-            for name, kind, needs in _gates(version)
-            if kind in _KINDS
+            name: _KINDS[kind]._replace(dependencies=tuple(need for need in needs if need in kinds))
+            for name, (kind, needs) in kinds.items()
         }
     )
 
@@ -79,9 +87,9 @@ def gates_of_other_components(version: KubernetesVersion) -> frozenset[str]:
 
 
 def is_newer_gate(name: str, version: KubernetesVersion) -> bool:
-    """Return whether a gate exists in a version after this one only."""
-    return (
-        version < V1_37
-        and (name in gates_of(V1_37) or name in gates_of_other_components(V1_37))
-        and not (name in gates_of(version) or name in gates_of_other_components(version))
-    )
+    """Return whether the default version has a gate that an older version does not have."""
+    return version < DEFAULT_VERSION and name in _names(DEFAULT_VERSION) - _names(version)
+
+
+def _names(version: KubernetesVersion) -> frozenset[str]:
+    return gates_of_other_components(version) | frozenset(gates_of(version))

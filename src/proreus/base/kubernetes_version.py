@@ -42,7 +42,8 @@ class KubernetesVersion(NamedTuple):
 
 V1_36 = KubernetesVersion(1, 36)
 V1_37 = KubernetesVersion(1, 37)
-SUPPORTED_VERSIONS = (V1_36, V1_37)
+V1_38 = KubernetesVersion(1, 38)
+SUPPORTED_VERSIONS = (V1_36, V1_37, V1_38)
 DEFAULT_VERSION = V1_37
 """The version that is emulated unless another one is asked for."""
 

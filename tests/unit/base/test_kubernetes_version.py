@@ -34,9 +34,9 @@ def test_rejects_invalid_versions(text: str) -> None:
         parse_emulated_version(text, "--emulated-version")
 
 
-@pytest.mark.parametrize("text", ["1.35", "1.38"])
+@pytest.mark.parametrize("text", ["1.35", "1.39"])
 def test_only_supported_versions_are_emulated(text: str) -> None:
-    fault = r"--emulated-version: emulation version .* is not between \[1.36, 1.37.0\]"
+    fault = r"--emulated-version: emulation version .* is not between \[1.36, 1.38.0\]"
     with pytest.raises(ConfigError, match=fault):
         parse_emulated_version(text, "--emulated-version")
     assert DEFAULT_VERSION in SUPPORTED_VERSIONS
