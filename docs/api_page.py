@@ -201,7 +201,8 @@ NOT_PUBLIC = {
     "Selector": "__init__",
     "Requirement": "__init__",
     "DomainVictim": "__init__",
-    "PluginsRunner": "dry_run_preemption dry_run_key preempt_through_extenders",
+    "PluginsRunner": "dry_run_preemption dry_run_key extender_may_preempt "
+    "preempt_through_extenders",
     "Nominator": "changes_since",
     "DefaultPreemption": "__init__ events_to_register pre_enqueue num_candidates "
     "pod_group_post_filter",
@@ -217,7 +218,7 @@ NOT_PUBLIC = {
     "Histogram": "__init__ reset counts bounds",
     "Logger": "__init__ threshold",
     "Harness": "scheduler",
-    "FakeHandle": "dry_run_preemption dry_run_key preempt_through_extenders",
+    "FakeHandle": "dry_run_preemption dry_run_key extender_may_preempt preempt_through_extenders",
 }
 """Members without an underscore that are nevertheless for proreus itself."""
 

@@ -69,13 +69,41 @@ class Change(Enum):
         "a binding that the apiserver failed to create, or could not be asked for, is tried four "
         "times within a third of a second, as status patches are",
     )
+    BUDGETS_SELECT_AS_CONTROLLER = (
+        V1_38,
+        "preemption selects the pods of PodDisruptionBudgets as the disruption controller does: an "
+        "empty selector selects all, and pods without labels may be selected",
+    )
+    CANDIDATES_WITHOUT_VICTIMS = (
+        V1_38,
+        "a node on which a preemptor needs no victim is no error, but rejected, or proposed to "
+        "extenders, which may add victims",
+    )
     CLAIM_POST_FILTER_WITHOUT_REASONS = (
         V1_37,
         "DynamicResources gives no reason in PostFilter when it has nothing to deallocate",
     )
+    EMPTY_SPREAD_SELECTOR_COUNTS = (
+        V1_38,
+        "PodTopologySpread counts all pods of the namespace for an empty labelSelector",
+    )
+    EXACT_PERCENTAGES = (
+        V1_38,
+        "NodeResourcesFit scores amounts above 9.2e16 without overflows",
+    )
+    EXACT_VOLUME_SIZES = (
+        V1_38,
+        "VolumeBinding compares sizes of volumes with storage capacities exactly, instead of "
+        "rounded up to bytes",
+    )
     FIRST_EXHAUSTED_BUDGET = (
         V1_37,
         "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",
+    )
+    FIT_SCORES_POD_LEVEL = (
+        V1_38,
+        "NodeResourcesFit scores a pod by its pod-level requests, and by the resources in its "
+        "status while it is resized",
     )
     GATED_PODS_IN_FLUSH = (
         V1_37,
@@ -148,6 +176,11 @@ class Change(Enum):
         V1_37,
         "the request of a resized pod is the largest of the sums of its spec, allocation and "
         "actual resources, instead of the sum of each container's largest",
+    )
+    SECURITY_REQUIRES_FEATURES = (
+        V1_38,
+        "NodeDeclaredFeatures requires SecurityProfileOCI for seccomp profiles of type OCI, and "
+        "PodCertificateMLDSA for ML-DSA certificates",
     )
     START_TIME_SAMPLED_ONCE = (
         V1_37,

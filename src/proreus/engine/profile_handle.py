@@ -262,6 +262,10 @@ class ProfileHandle:
         nominated = self._core.search.nominated
         return dry_run_key(self._profile.filter, nominated, self.nodes, state, pod)
 
+    def extender_may_preempt(self, pod: Pod) -> bool:
+        """Return whether an extender with a preemptVerb is interested in a pod."""
+        return self._extenders is not None and self._extenders.may_preempt(pod)
+
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Mapping[str, Victims]:

@@ -261,6 +261,10 @@ class PluginsRunner(Protocol):
         """
         ...
 
+    def extender_may_preempt(self, pod: Pod) -> bool:
+        """Return whether an HTTP extender with a preemptVerb is interested in a pod."""
+        ...
+
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Mapping[str, Victims]:

@@ -57,10 +57,10 @@ class PodRequests:
 
     ``amounts``: for Filter and ``NodeInfo.requested``. ``nonzero``: (milli-CPU, bytes) with
     defaults for what is not requested, for ``NodeInfo.nonzero_requested``. ``scoring``: for Score
-    of NodeResourcesFit, with defaults and without pod-level resources.
+    of NodeResourcesFit, with defaults.
     """
 
-    __slots__ = ("_scoring", "amounts", "key", "nonzero", "pod")
+    __slots__ = ("_options", "_scoring", "_use_status", "amounts", "key", "nonzero", "pod")
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class PodRequests:
         use_status: bool = False,
     ) -> None:
         self.pod = pod
+        self._options = options
+        self._use_status = use_status
         self.amounts: Mapping[str, int] = ReadOnlyDict(
             pod_requests(pod, options, use_status=use_status)
         )
@@ -80,11 +82,16 @@ class PodRequests:
 
     @property
     def scoring(self) -> Mapping[str, int]:
-        """Amounts by tracked resource, with defaults, without pod-level resources."""
+        """Amounts by tracked resource, with defaults; until 1.37 of the containers' specs alone."""
         if self._scoring is None:
-            self._scoring = ReadOnlyDict(
-                pod_requests(self.pod, _WITHOUT_POD_LEVEL, non_missing=NON_ZERO_DEFAULTS)
+            as_filtered = self._options.scores_as_filtered
+            amounts = pod_requests(
+                self.pod,
+                self._options if as_filtered else _WITHOUT_POD_LEVEL,
+                use_status=as_filtered and self._use_status,
+                non_missing=NON_ZERO_DEFAULTS,
             )
+            self._scoring = ReadOnlyDict(amounts)
         return self._scoring
 
 
@@ -121,13 +128,12 @@ class PodInfo:
         self.uid: str = pod.metadata.uid
         """UID of the pod."""
         self.resources_options = resources_options
-        pod_level = resources_options.pod_level
         self.requests: PodRequests = (
             before.requests
             if before is not None
-            and before.resources_options.pod_level == pod_level
+            and before.resources_options == resources_options
             and _requests_are_equal(before.pod.spec, pod.spec)
-            else _requests_of(pod, pod_level)
+            else _requests_of(pod, resources_options)
         )
         """The pod's requests, ``requests.amounts.get("cpu", 0)`` in milli-CPU for instance."""
         self.resized: PodRequests = self._requests_during_resize()
@@ -238,11 +244,11 @@ _BYTES_A_REQUEST = 600
 """The memory of the request for a resource, as text, in the key and in the amounts."""
 
 
-def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
+def _requests_of(pod: Pod, options: PodResourcesOptions) -> PodRequests:
     """Return a pod's requests, shared with pods whose containers have equal requests."""
     # Pods with pod-level requests are rare enough to be computed one by one.
     if has_pod_level_requests(pod):
-        return PodRequests(pod, PodResourcesOptions(pod_level))
+        return PodRequests(pod, options._replace(devices=False))
     return _shared_requests.of(pod.spec)
 
 

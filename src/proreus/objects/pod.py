@@ -52,10 +52,23 @@ class VolumeMount(ApiStruct, frozen=True):
     bind_mount_options: tuple[str, ...] = ()
 
 
+class SeccompProfile(ApiStruct, frozen=True):
+    """The seccomp profile of a pod or container."""
+
+    type: str = ""
+
+
+class SecurityContext(ApiStruct, frozen=True):
+    """What of the security context of a pod or container requires a feature of the node."""
+
+    seccomp_profile: SeccompProfile | None = None
+
+
 class EphemeralContainer(ApiStruct, frozen=True):
     """A container that was added to a running pod."""
 
     volume_mounts: tuple[VolumeMount, ...] = ()
+    security_context: SecurityContext | None = None
 
 
 class Container(ApiStruct, frozen=True):
@@ -68,6 +81,7 @@ class Container(ApiStruct, frozen=True):
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
+    security_context: SecurityContext | None = None
 
 
 class PodAffinityTerm(ApiStruct, frozen=True):
@@ -225,6 +239,24 @@ class EphemeralVolumeSource(ApiStruct, frozen=True):
     volume_claim_template: dict[str, object] | None = None
 
 
+class PodCertificateProjection(ApiStruct, frozen=True):
+    """A certificate that the kubelet requests for the pod (KEP-4317)."""
+
+    key_type: str = ""
+
+
+class VolumeProjection(ApiStruct, frozen=True):
+    """A source of a projected volume, if it requires a feature of the node."""
+
+    pod_certificate: PodCertificateProjection | None = None
+
+
+class ProjectedVolume(ApiStruct, frozen=True):
+    """Several sources in one directory."""
+
+    sources: tuple[VolumeProjection, ...] = ()
+
+
 class Volume(ApiStruct, frozen=True):
     """A volume of a pod, with the sources that matter to scheduling."""
 
@@ -242,6 +274,7 @@ class Volume(ApiStruct, frozen=True):
     vsphere_volume: VsphereVolume | None = None
     portworx_volume: PortworxVolume | None = None
     csi: CSIInlineVolume | None = None
+    projected: ProjectedVolume | None = None
     config_map: dict[str, object] | None = None
     secret: dict[str, object] | None = None
 
@@ -282,6 +315,7 @@ class PodSpec(ApiStruct, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
     host_users: bool | None = None
+    security_context: SecurityContext | None = None
     termination_grace_period_seconds: int | None = None
     scheduling_group: PodSchedulingGroup | None = None
 

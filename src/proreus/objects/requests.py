@@ -35,13 +35,15 @@ class PodResourcesOptions(NamedTuple):
     node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).
     ``resized_by_sum``: the larger of the pod's sums, instead of the sum of each container's larger
     (``Change.RESIZED_REQUESTS_BY_SUM``). ``pod_level_resize``: pod-level resources in the status
-    (InPlacePodLevelResourcesVerticalScaling).
+    (InPlacePodLevelResourcesVerticalScaling). ``scores_as_filtered``: NodeResourcesFit scores by
+    the same parts as its Filter (``Change.FIT_SCORES_POD_LEVEL``).
     """
 
     pod_level: bool = True
     devices: bool = False
     resized_by_sum: bool = False
     pod_level_resize: bool = True
+    scores_as_filtered: bool = False
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodResourcesOptions:
@@ -51,6 +53,7 @@ class PodResourcesOptions(NamedTuple):
             gates.enabled("DRANodeAllocatableResources"),
             gates.includes(Change.RESIZED_REQUESTS_BY_SUM),
             gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+            gates.includes(Change.FIT_SCORES_POD_LEVEL),
         )
 
 

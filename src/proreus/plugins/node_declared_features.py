@@ -1,7 +1,7 @@
 """NodeDeclaredFeatures: place pods that require a kubelet feature on nodes that declare it.
 
 The required features are inferred from the pod's spec (KEP-5328). Of the features that kubelets
-declare, pods can require two in 1.36 and three in 1.37.
+declare, pods can require two in 1.36, three in 1.37 and five in 1.38.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.node import Node
-from proreus.objects.pod import Container, EphemeralContainer, Pod
+from proreus.objects.pod import Container, EphemeralContainer, Pod, Volume
 
 REASON = "node(s) didn't match Pod's required features"
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 VOLUME_BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+SECURITY_PROFILE_OCI = "SecurityProfileOCI"
+POD_CERTIFICATE_ML_DSA = "PodCertificateMLDSA"
 
 _REJECTED = Status.unresolvable(REASON).with_plugin("NodeDeclaredFeatures")
+_ML_DSA = frozenset({"MLDSA44", "MLDSA65", "MLDSA87"})
 _RESTART_ALL_ACTION = "RestartAllContainers"
 _NOTHING: frozenset[str] = frozenset()
 
@@ -49,14 +52,15 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         gates = handle.feature_gates
         self._enabled = gates.enabled("NodeDeclaredFeatures")
         self._mounts = gates.includes(Change.BIND_MOUNT_OPTIONS_REQUIRE_FEATURE)
+        self._security = gates.includes(Change.SECURITY_REQUIRES_FEATURES)
 
     def sign(self, pod: PodInfo) -> frozenset[str]:
         """Sign the required features."""
-        return required_features(pod.pod, self._mounts)
+        return self._required(pod.pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip pods that require no feature."""
-        required = required_features(pod.pod, self._mounts) if self._enabled else _NOTHING
+        required = self._required(pod.pod) if self._enabled else _NOTHING
         if not required:
             return Status.skip()
         state.write(self.name, required)
@@ -86,13 +90,20 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     ) -> bool:
         if old is None or new is None or new.metadata.uid != pod.uid:
             return False
-        return required_features(old, self._mounts) != required_features(new, self._mounts)
+        return self._required(old) != self._required(new)
+
+    def _required(self, pod: Pod) -> frozenset[str]:
+        return required_features(pod, self._mounts, self._security)
 
 
-def required_features(pod: Pod, bind_mount_options: bool = False) -> frozenset[str]:
+def required_features(
+    pod: Pod, bind_mount_options: bool = False, security: bool = False
+) -> frozenset[str]:
     """Return the features that a node must declare to run a pod.
 
     ``bind_mount_options``: also for these (``Change.BIND_MOUNT_OPTIONS_REQUIRE_FEATURE``).
+    ``security``: also for seccomp profiles of type OCI and ML-DSA certificates
+    (``Change.SECURITY_REQUIRES_FEATURES``).
     """
     spec = pod.spec
     required = []
@@ -110,7 +121,34 @@ def required_features(pod: Pod, bind_mount_options: bool = False) -> frozenset[s
         or (spec.ephemeral_containers and _mounts_with_options(spec.ephemeral_containers))
     ):
         required.append(VOLUME_BIND_MOUNT_OPTIONS)
+    if security:
+        if _has_oci_profile(pod):
+            required.append(SECURITY_PROFILE_OCI)
+        if any(map(_has_ml_dsa_certificate, spec.volumes)):
+            required.append(POD_CERTIFICATE_ML_DSA)
     return frozenset(required) if required else _NOTHING
+
+
+def _has_oci_profile(pod: Pod) -> bool:
+    spec = pod.spec
+    containers = (*spec.init_containers, *spec.containers)
+    return any(
+        context is not None
+        and context.seccomp_profile is not None
+        and context.seccomp_profile.type == "OCI"
+        for context in (
+            spec.security_context,
+            *(container.security_context for container in containers),
+            *(container.security_context for container in spec.ephemeral_containers),
+        )
+    )
+
+
+def _has_ml_dsa_certificate(volume: Volume) -> bool:
+    return volume.projected is not None and any(
+        source.pod_certificate is not None and source.pod_certificate.key_type in _ML_DSA
+        for source in volume.projected.sources
+    )
 
 
 def _mounts_with_options(containers: Iterable[Container | EphemeralContainer]) -> bool:

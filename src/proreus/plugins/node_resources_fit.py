@@ -1,8 +1,8 @@
 """NodeResourcesFit: filter nodes by free resources, and score them by the configured strategy.
 
 Filter compares requests, pod-level ones and overhead included, with what is allocatable and not
-requested. Score reads container requests with defaults for missing ones, and no pod-level ones, as
-kube-scheduler does.
+requested. Score adds defaults for missing requests. Until 1.37 it reads no pod-level ones, as
+kube-scheduler's does.
 
 Worked example: a node with 4 CPUs allocatable, 3 requested. A pod with 2 CPUs is Unschedulable
 ("Insufficient cpu"): preemption may help. A pod with 5 CPUs is UnschedulableAndUnresolvable.
@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable
 from functools import lru_cache
 
 from proreus.base.errors import ConfigError
+from proreus.base.kubernetes_version import Change
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
@@ -78,7 +79,8 @@ class NodeResourcesFit(
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
-        self._scorer = resource_scorer_of(args.scoring_strategy)
+        self._exact = handle.feature_gates.includes(Change.EXACT_PERCENTAGES)
+        self._scorer = resource_scorer_of(args.scoring_strategy, self._exact)
         self._resources_options = PodResourcesOptions.of(handle.feature_gates)
         self._deferred_resizes = handle.feature_gates.enabled(
             "InPlacePodVerticalScalingSchedulerPreemption"
@@ -106,9 +108,9 @@ class NodeResourcesFit(
         # The lack of such a pod on its node depends on the amounts that it counts with there.
         if self._deferred_resizes and is_pod_resize_deferred(pod.pod):
             return None
-        if pod.pod.spec.resources is None:
+        if pod.pod.spec.resources is None and pod.resized is requests:
             return requests.key
-        return requests.key, tuple(sorted(requests.scoring.items()))
+        return requests.key, tuple(sorted(pod.resized.scoring.items()))
 
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
         """Return the version of the device classes that results depend on."""
@@ -199,13 +201,13 @@ class NodeResourcesFit(
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node."""
         return self._scorer.score(
-            loads_of(self._scored_requests(pod.requests), node, self._scored_devices)
+            loads_of(self._scored_requests(pod.resized), node, self._scored_devices)
         )
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
         return score_rows(
-            self._scored_requests(pod.requests),
+            self._scored_requests(pod.resized),
             nodes,
             self._scorer.score_all,
             self._scored_devices,
@@ -223,7 +225,7 @@ class NodeResourcesFit(
         names, nodes = assignments.placement.node_names, self.handle.nodes
         part = nodes if names is None else nodes.take(nodes.rows_of(names))
         pods = [placed.pod for placed in assignments.pods]
-        return MostAllocated().score(placement_loads(self._resources, pods, part))
+        return MostAllocated(self._exact).score(placement_loads(self._resources, pods, part))
 
     # ---- events --------------------------------------------------------------------------------
 
@@ -287,17 +289,17 @@ class NodeResourcesFit(
         return any(after.get(r, 0) > before.get(r, 0) for r in ("pods", *needs))
 
 
-def resource_scorer_of(configured: ScoringStrategy) -> ResourceScorer:
+def resource_scorer_of(configured: ScoringStrategy, exact: bool) -> ResourceScorer:
     """Return the configured strategy."""
     match configured.type:
         case "MostAllocated":
-            return MostAllocated()
+            return MostAllocated(exact)
         case "RequestedToCapacityRatio":
             ratio = configured.requested_to_capacity_ratio
             assert ratio is not None, "the arguments have been checked"
             points = [(p.utilization, p.score * _SCALE_OF_SHAPE) for p in ratio.shape]
-            return RequestedToCapacityRatio(points)
-    return LeastAllocated()
+            return RequestedToCapacityRatio(points, exact)
+    return LeastAllocated(exact)
 
 
 def _is_schedulable_after_pod_scale_up(pod: PodInfo, old: Pod | None, new: Pod) -> bool:

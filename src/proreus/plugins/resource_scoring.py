@@ -2,9 +2,10 @@
 
 A ``ScoredRequest`` is a pod's request of one resource. With a node it gives a ``Load``, with a
 table a ``ColumnLoad``: what is requested there, the pod's request, the capacity. Strategies turn
-loads into scores, by node and over columns, in Go's int64: quotients are rounded towards zero, and
-an amount above 9.2e16 overflows when it is multiplied by 100. As in kube-scheduler, the score of a
-node with that much is too low then, or invalid. Sums beyond int64 count as its greatest number.
+loads into scores, by node and over columns, in Go's int64: quotients are rounded towards zero.
+Until 1.37 an amount above 9.2e16 overflows when it is multiplied by 100, as in kube-scheduler: the
+score of a node with that much is too low then, or invalid. Sums beyond int64 count as its greatest
+number.
 
 Worked example: 4000m CPU of which 1000m are requested, a pod with 1000m. LeastAllocated: (4000 -
 2000) * 100 // 4000 = 50. MostAllocated: 2000 * 100 // 4000 = 50.
@@ -96,7 +97,7 @@ def placement_loads(
     loads = []
     for resource in resources:
         name = resource.name
-        wanted = sum(pod.requests.scoring.get(name, 0) for pod in pods)
+        wanted = sum(pod.resized.scoring.get(name, 0) for pod in pods)
         # Python's sum has no limit: a few nodes may exceed int64 together.
         capacity = min(sum(nodes.allocatable[name].tolist()), MAX_INT64)
         if not capacity or (not wanted and is_scalar_resource(name)):
@@ -176,7 +177,13 @@ def _with_devices(load: ColumnLoad, devices: tuple[IntArray, IntArray] | None) -
 
 
 class ResourceScorer(ABC):
-    """Turns loads into a score from 0 to 100."""
+    """Turns loads into a score from 0 to 100.
+
+    ``exact``: amounts of any size, instead of overflows (``Change.EXACT_PERCENTAGES``).
+    """
+
+    def __init__(self, exact: bool) -> None:
+        self._percent = _exact_percent if exact else _percent
 
     @abstractmethod
     def score(self, loads: Iterable[Load]) -> int:
@@ -195,10 +202,10 @@ class LeastAllocated(ResourceScorer):
         total = weights = 0
         for requested, wanted, capacity, weight in loads:
             free = capacity - requested - wanted
-            if 0 < free <= _MOST_IN_PERCENT:  # inlined ``_percent``: this runs for every pod
+            if 0 < free <= _MOST_IN_PERCENT:  # inlined: this runs for every pod
                 total += free * 100 // capacity * weight
             elif free > 0:
-                total += _percent(free, capacity) * weight
+                total += self._percent(free, capacity) * weight
             weights += weight
         return _average(total, weights)
 
@@ -221,7 +228,7 @@ class MostAllocated(ResourceScorer):
         total = weights = 0
         for requested, wanted, capacity, weight in loads:
             taken = min(requested + wanted, capacity)
-            total += _percent(taken, capacity) * weight
+            total += self._percent(taken, capacity) * weight
             weights += weight
         return _average(total, weights)
 
@@ -237,8 +244,9 @@ class MostAllocated(ResourceScorer):
 class RequestedToCapacityRatio(ResourceScorer):
     """A function of utilization, given by points; a resource that scores 0 has no weight."""
 
-    def __init__(self, shape: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, shape: Sequence[tuple[int, int]], exact: bool) -> None:
         """Take points (utilization in percent ascending, score 0 to 100)."""
+        super().__init__(exact)
         self._rates = [broken_linear(shape, percent) for percent in range(101)]
         self._rate_column = np.array(self._rates, dtype=np.int64)
 
@@ -248,7 +256,7 @@ class RequestedToCapacityRatio(ResourceScorer):
         for requested, wanted, capacity, weight in loads:
             taken = min(requested + wanted, capacity)
             # After an overflow it is below 0, where every shape is as at 0.
-            rate = self._rates[max(_percent(taken, capacity), 0)]
+            rate = self._rates[max(self._percent(taken, capacity), 0)]
             if rate > 0:
                 total += rate * weight
                 weights += weight
@@ -296,6 +304,10 @@ def _average(total: int, weights: int) -> int:
     if total < 0:  # after an overflow
         return divide(total, weights)
     return total // weights if weights else 0
+
+
+def _exact_percent(part: int, capacity: int) -> int:
+    return part * 100 // capacity
 
 
 def _percent(part: int, capacity: int) -> int:

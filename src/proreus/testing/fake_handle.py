@@ -321,6 +321,10 @@ class FakeHandle:
         """
         return dry_run_key(self.filters, self._nominated, self.nodes, state, pod)
 
+    def extender_may_preempt(self, pod: Pod) -> bool:
+        """Return False: there are no extenders."""
+        return False
+
     async def preempt_through_extenders(
         self, pod: Pod, victims: Mapping[str, Victims]
     ) -> Mapping[str, Victims]:

@@ -30,7 +30,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
+from proreus.base.kubernetes_version import (
+    DEFAULT_VERSION,
+    SUPPORTED_VERSIONS,
+    KubernetesVersion,
+)
 
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "binaries"
 
@@ -209,7 +213,7 @@ def emulated_version() -> str:
     for _, program in _assets(["kube-apiserver"]):
         told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
         version = KubernetesVersion.parse(told.stdout.removeprefix("Kubernetes "))
-        return str(min(max(version, SUPPORTED_VERSIONS[0]), SUPPORTED_VERSIONS[-1]))
+        return str(min(max(version, SUPPORTED_VERSIONS[0]), DEFAULT_VERSION))
     return chosen_release().minor
 
 

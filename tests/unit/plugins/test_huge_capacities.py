@@ -27,10 +27,10 @@ from proreus.testing import Harness, make_node, make_pod
 MAX = 2**63 - 1
 SHAPES = [[(0, 0), (100, 100)], [(20, 100), (60, 30), (90, 0)]]
 SCORERS: dict[str, Any] = {
-    "LeastAllocated": LeastAllocated(),
-    "MostAllocated": MostAllocated(),
-    "rising ratio": RequestedToCapacityRatio(SHAPES[0]),
-    "falling ratio": RequestedToCapacityRatio(SHAPES[1]),
+    "LeastAllocated": LeastAllocated(exact=False),
+    "MostAllocated": MostAllocated(exact=False),
+    "rising ratio": RequestedToCapacityRatio(SHAPES[0], exact=False),
+    "falling ratio": RequestedToCapacityRatio(SHAPES[1], exact=False),
 }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -227,16 +227,24 @@ class ExtenderChain:
 
     # ---- preempt -------------------------------------------------------------------------------
 
+    def may_preempt(self, pod: Pod) -> bool:
+        """Return whether an extender with a preemptVerb is interested in a pod."""
+        return any(self._preempting(pod))
+
+    def _preempting(self, pod: Pod) -> Iterator[HTTPExtender]:
+        return (one for one in self._extenders if one.preempt_verb and one.is_interested(pod))
+
     async def preempt(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         """Return the preemption candidates that extenders accept, by node name.
 
-        Raises ``ExtenderError``. Without an interested extender, ``victims`` itself is returned.
+        Candidates without victims are for extenders to add some; those that stay without are
+        dropped. Raises ``ExtenderError``. Without an interested extender, ``victims`` itself is
+        returned.
         """
-        for extender in self._extenders:
+        proposed = victims
+        for extender in self._preempting(pod):
             if not victims:
                 break
-            if not extender.preempt_verb or not extender.is_interested(pod):
-                continue
             try:
                 left = await extender.preempt(pod, victims, self._table)
             except ExtenderError as error:
@@ -244,11 +252,15 @@ class ExtenderChain:
                 continue
             # Preemption without victims would nominate a node that was full a moment ago.
             for name in [name for name, those in left.items() if not those.pods]:
+                if name in victims and not victims[name].pods:
+                    continue
                 if not extender.ignorable:
                     raise ExtenderError(f'expected at least one victim pod on node "{name}"')
                 del left[name]
             victims = left
-        return victims
+        if victims is proposed:
+            return victims
+        return {name: those for name, those in victims.items() if those.pods}
 
     # ---- bind ----------------------------------------------------------------------------------
 

@@ -69,7 +69,9 @@ class DryRun:
 
     ``choose`` returns the potential victims on a node, ``select`` finds the victims on a node; None
     means as kube-scheduler does. ``units`` finds the units in which pods of groups are evicted;
-    None means each pod by itself.
+    None means each pod by itself. ``extender_may_preempt``: whether an extender may add victims on
+    a node that needs none; None means that such a node is an error
+    (``Change.CANDIDATES_WITHOUT_VICTIMS``).
 
     ``verdicts`` (by row of the cluster's table) and ``errors``: why other rows are no candidates.
     """
@@ -86,6 +88,7 @@ class DryRun:
         choose: ChoosePotentialVictims | None = None,
         select: SelectVictims | None = None,
         units: DomainVictims | None = None,
+        extender_may_preempt: bool | None = None,
     ) -> None:
         self._handle = handle
         self._state = state
@@ -98,6 +101,7 @@ class DryRun:
         self._choose = choose
         self._select = select
         self._units = units
+        self._extender_may_preempt = extender_may_preempt
         self._rows_with_groups: Set[int] = frozenset()
 
     def candidates(self, rows: Rows, wanted: int) -> list[Candidate]:
@@ -163,10 +167,16 @@ class DryRun:
             if victims:
                 self._note(trial.row, trial.candidate(victims))
             elif victims is not None:
-                # The pod was rejected with all pods in place and fits now that all are back: a
-                # filter contradicts itself. kube-scheduler reports the same error.
-                name = self._handle.nodes[trial.row].name
-                self.errors.append(f'expected at least one victim pod on node "{name}"')
+                self._note(trial.row, self._without_victims(self._handle.nodes[trial.row].name))
+
+    def _without_victims(self, node_name: str) -> Candidate | Status:
+        # The pod was rejected with all pods in place and fits now that all are back: an extender
+        # rejected it, or a filter contradicts itself.
+        if self._extender_may_preempt is None:
+            return Status.error(f'expected at least one victim pod on node "{node_name}"')
+        if self._extender_may_preempt:
+            return Candidate(node_name, (), 0)
+        return Status.unresolvable(NO_VICTIMS)
 
     def _without_groups(self, row: int) -> _Trial | Candidate | Status:
         node = self._handle.nodes[row]

@@ -281,6 +281,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             choose=self.potential_victims if self._chooses else None,
             select=self.select_victims_on_node if self._selects else None,
             units=self._victims if in_units else None,
+            extender_may_preempt=(
+                self.handle.extender_may_preempt(live)
+                if self.handle.feature_gates.includes(Change.CANDIDATES_WITHOUT_VICTIMS)
+                else None
+            ),
         )
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
@@ -349,13 +354,13 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def _disruption_budgets(self, check: Callable[[], None] = lambda: None) -> DisruptionBudgets:
         gates, pinned = self.handle.feature_gates, None
-        stop = gates.includes(Change.FIRST_EXHAUSTED_BUDGET)
         if self._prefers_movable:
             compare = gates.enabled("TaintTolerationComparisonOperators")
             pinned = PinnedPods(self.handle.nodes, compare)
         return DisruptionBudgets(
             self._budgets.values(),
-            stop_at_first_exhausted=stop,
+            stop_at_first_exhausted=gates.includes(Change.FIRST_EXHAUSTED_BUDGET),
+            as_disruption_controller=gates.includes(Change.BUDGETS_SELECT_AS_CONTROLLER),
             check=check,
             pinned=pinned,
         )

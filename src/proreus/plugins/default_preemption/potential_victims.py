@@ -199,22 +199,13 @@ class HasPods(Protocol):
 T = TypeVar("T", bound=HasPods)
 
 
-def _selector_of(budget: PodDisruptionBudget) -> Selector:
-    try:
-        parsed = parse_label_selector(budget.spec.selector)
-    except SelectorError:
-        # kube-scheduler ignores a budget that it cannot parse: it limits no eviction.
-        return NOTHING
-    # To the disruption controller an empty selector matches every pod of the namespace;
-    # kube-scheduler's preemption ignores such a budget.
-    return NOTHING if parsed.empty else parsed
-
-
 class DisruptionBudgets:
     """The PodDisruptionBudgets of the cluster, as they are when a preemption begins.
 
     ``stop_at_first_exhausted``: a victim that violates a budget uses up nothing of the budgets
-    after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
+    after that one (``Change.FIRST_EXHAUSTED_BUDGET``). ``as_disruption_controller``: an empty
+    selector selects all pods, and others select pods without labels too
+    (``Change.BUDGETS_SELECT_AS_CONTROLLER``).
     ``check``: called for each victim. ``pinned``: of equal priority, reprieve pods that can run on
     no other node first (``KnownFault.PINNED_VICTIM``); None means only by importance.
     """
@@ -224,6 +215,7 @@ class DisruptionBudgets:
         budgets: Iterable[PodDisruptionBudget],
         *,
         stop_at_first_exhausted: bool = True,
+        as_disruption_controller: bool = False,
         check: Callable[[], None] = lambda: None,
         pinned: PinnedPods | None = None,
     ) -> None:
@@ -232,6 +224,7 @@ class DisruptionBudgets:
         self._selectors_of: dict[str, SelectorSet] = {}
         self._budgets = tuple(budgets)
         self._stop_at_first_exhausted = stop_at_first_exhausted
+        self._as_disruption_controller = as_disruption_controller
 
     # Most pods that fit nowhere find no victims, and so ask for no budget.
     @cached_property
@@ -322,14 +315,24 @@ class DisruptionBudgets:
     def _matching(self, victim: PodInfo) -> Iterator[tuple[str, PodDisruptionBudget]]:
         """Yield the budgets that match a pod."""
         budgets = self._by_namespace.get(victim.namespace)
-        # A pod without labels matches no budget in kube-scheduler, not even by `DoesNotExist`.
-        if budgets is None or not victim.labels:
+        # Until 1.37 a pod without labels matches no budget, not even by `DoesNotExist`.
+        if budgets is None or not (victim.labels or self._as_disruption_controller):
             return
         selectors = self._selectors_of.get(victim.namespace)
         if selectors is None:
-            selectors = SelectorSet([_selector_of(one) for _, one in budgets])
+            selectors = SelectorSet([self._selector_of(one) for _, one in budgets])
             self._selectors_of[victim.namespace] = selectors
         selected = selectors.matching(victim.labels)
         if selected is not None:
             for number in np.flatnonzero(selected).tolist():
                 yield budgets[number]
+
+    def _selector_of(self, budget: PodDisruptionBudget) -> Selector:
+        try:
+            parsed = parse_label_selector(budget.spec.selector)
+        except SelectorError:
+            # kube-scheduler ignores a budget that it cannot parse: it limits no eviction.
+            return NOTHING
+        # To the disruption controller an empty selector matches every pod of the namespace;
+        # kube-scheduler's preemption ignores such a budget until 1.37.
+        return NOTHING if parsed.empty and not self._as_disruption_controller else parsed

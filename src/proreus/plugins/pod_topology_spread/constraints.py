@@ -10,11 +10,13 @@ that pods of the previous revision do not count.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, LoadingCache, approximate_size
+from proreus.base.kubernetes_version import Change
 from proreus.framework.handle import Handle
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
@@ -86,7 +88,10 @@ class ConstraintResolver:
         self._default_hard = tuple(c for c in defaults if c.when_unsatisfiable == HARD)
         self._default_soft = tuple(c for c in defaults if c.when_unsatisfiable == SOFT)
         self._selectors = DefaultSelectors(handle) if defaults else None
-        self._match_label_keys = handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread")
+        self._options = _Options(
+            handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread"),
+            handle.feature_gates.includes(Change.EMPTY_SPREAD_SELECTOR_COUNTS),
+        )
         self._defaults = LoadingCache(16 * 2**20, _key_of_defaults, self._resolve_defaults)
 
     @property
@@ -104,7 +109,7 @@ class ConstraintResolver:
     def of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod."""
         if pod.spec.topology_spread_constraints:
-            return _shared.of(pod, self._match_label_keys)
+            return _shared.of(pod, self._options)
         if self._selectors is None:
             return _NONE
         selector = self._selectors.of(pod)
@@ -117,7 +122,7 @@ class ConstraintResolver:
         self, key: object, namespace: str, selector: Selector
     ) -> tuple[ResolvedConstraints, int]:
         hard, soft = (
-            tuple(_constraint(one, selector, namespace) for one in defaults)
+            tuple(_constraint(one, selector, namespace, self._options) for one in defaults)
             for defaults in (self._default_hard, self._default_soft)
         )
         return ResolvedConstraints(hard, soft, own=False), _size_of(key)
@@ -127,20 +132,27 @@ def _key_of_defaults(namespace: str, selector: Selector) -> tuple[str, Selector]
     return namespace, selector
 
 
+class _Options(NamedTuple):
+    """The gate of matchLabelKeys, and whether an empty selector counts all pods."""
+
+    match_label_keys: bool
+    empty_counts: bool
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_Key = tuple[bool, str, bytes, tuple[str | None, ...]]
+_Key = tuple[_Options, str, bytes, tuple[str | None, ...]]
 
 
-def _key_of(pod: Pod, match_label_keys: bool) -> _Key:
+def _key_of(pod: Pod, options: _Options) -> _Key:
     constraints, meta = pod.spec.topology_spread_constraints, pod.metadata
     # Of the pod's labels only these take part; its name or hash must not split the cache.
     values = tuple(meta.labels.get(key) for c in constraints for key in c.match_label_keys)
-    return match_label_keys, meta.namespace, _encode(constraints), values
+    return options, meta.namespace, _encode(constraints), values
 
 
-def _resolved(key: _Key, pod: Pod, match_label_keys: bool) -> tuple[ResolvedConstraints, int]:
-    hard, hard_error = _parse(pod, HARD, match_label_keys)
-    soft, soft_error = _parse(pod, SOFT, match_label_keys)
+def _resolved(key: _Key, pod: Pod, options: _Options) -> tuple[ResolvedConstraints, int]:
+    hard, hard_error = _parse(pod, HARD, options)
+    soft, soft_error = _parse(pod, SOFT, options)
     resolved = ResolvedConstraints(
         hard,
         soft,
@@ -158,9 +170,7 @@ def _size_of(key: object) -> int:
 _shared = LoadingCache(16 * 2**20, _key_of, _resolved)
 
 
-def _parse(
-    pod: Pod, action: str, match_label_keys: bool
-) -> tuple[tuple[SpreadConstraint, ...], str]:
+def _parse(pod: Pod, action: str, options: _Options) -> tuple[tuple[SpreadConstraint, ...], str]:
     labels, parsed = pod.metadata.labels, []
     for one in pod.spec.topology_spread_constraints:
         if one.when_unsatisfiable != action:
@@ -169,9 +179,9 @@ def _parse(
             selector = parse_label_selector(one.label_selector)
         except SelectorError as error:
             return (), str(error)
-        if match_label_keys:
+        if options.match_label_keys:
             selector = _with_label_values(selector, one.match_label_keys, labels)
-        parsed.append(_constraint(one, selector, pod.metadata.namespace))
+        parsed.append(_constraint(one, selector, pod.metadata.namespace, options))
     return tuple(parsed), ""
 
 
@@ -187,12 +197,12 @@ def _with_label_values(
 
 
 def _constraint(
-    one: TopologySpreadConstraint, selector: Selector, namespace: str
+    one: TopologySpreadConstraint, selector: Selector, namespace: str, options: _Options
 ) -> SpreadConstraint:
-    # kube-scheduler counts no pod for an empty selector, and skips terminating pods. The pod itself
-    # still matches the empty selector (self-match), hence both fields.
+    # Until 1.37 kube-scheduler counts no pod for an empty selector. The pod itself still matches it
+    # (self-match), hence both fields. Terminating pods are not counted.
     query = None
-    if not selector.empty:
+    if options.empty_counts or not selector.empty:
         query = PodQuery((PodMatch(frozenset((namespace,)), selector),), skip_terminating=True)
     return SpreadConstraint(
         topology_key=one.topology_key,

@@ -45,7 +45,6 @@ from proreus.plugins.volume_binding.claims import (
 )
 from proreus.plugins.volume_binding.matching import find_matching_volumes
 from proreus.plugins.volume_binding.storage import Storage
-from proreus.plugins.volume_binding.storage_capacity import limit_of
 
 
 def _class_changed(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
@@ -70,16 +69,6 @@ def _volume_gone(pod: PodInfo, old: PersistentVolume, new: None) -> bool:
         and claim.namespace == pod.namespace
         and claim.name in claim_names_of(pod.pod)
     )
-
-
-def _capacity_changed(
-    pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity
-) -> bool:
-    if old is None:
-        return True
-    # Less capacity helps no pod.
-    before, after = limit_of(old), limit_of(new)
-    return after is not None and (before is None or after > before)
 
 
 VOLUMES_RESTORED = plugin_event("VolumesRestored")
@@ -107,6 +96,15 @@ def events(storage: Storage) -> tuple[ClusterEvent, ...]:
         classes = map(storage.classes.get, map(class_of_claim, unbound_claims_of(pod)))
         return any(one is not None and one.provisioner == name for one in classes)
 
+    def capacity_changed(
+        pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity
+    ) -> bool:
+        if old is None:
+            return True
+        # Less capacity helps no pod.
+        before, after = map(storage.storage_capacities.limit_of, (old, new))
+        return after is not None and (before is None or after > before)
+
     def volumes_restored(pod: PodInfo, old: AssumedVolumes, new: None) -> bool:
         try:
             check_claims(pod.pod, storage)
@@ -131,6 +129,6 @@ def events(storage: Storage) -> tuple[ClusterEvent, ...]:
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL),
         ClusterEvent(CSI_NODE, ADD | UPDATE | DELETE, _csi_node_changed),
         ClusterEvent(CSI_DRIVER, UPDATE | DELETE, driver_changed),
-        ClusterEvent(CSI_STORAGE_CAPACITY, ADD | UPDATE, _capacity_changed),
+        ClusterEvent(CSI_STORAGE_CAPACITY, ADD | UPDATE, capacity_changed),
         plugin_event("VolumesRestored", volumes_restored),
     )

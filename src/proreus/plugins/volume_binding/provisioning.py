@@ -71,11 +71,11 @@ def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisio
     driver = storage.csi_drivers.get(storage_class.provisioner)
     if requested is None or driver is None or not driver.spec.storage_capacity:
         return Provisioning(claim, allowed)
-    size_bytes = whole_value(requested)
+    size = storage.storage_capacities.size_of(requested)
     storage_capacities = tuple(
         storage_capacity
         for storage_capacity in storage.storage_capacities.of(name)
-        if storage_capacity.limit >= size_bytes
+        if storage_capacity.limit >= size
     )
     return Provisioning(claim, allowed, storage_capacities)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from proreus.base.kubernetes_version import Change
 from proreus.framework.handle import Handle
 from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity, whole_value
@@ -19,9 +20,10 @@ from proreus.plugins.volume_binding.accessible_nodes import nodes_of_selectors
 
 
 class StorageCapacity(Struct, frozen=True):
-    """The capacity for volumes of one class in one topology segment; sizes in bytes.
+    """The capacity for volumes of one class in one topology segment.
 
-    ``limit``: the largest volume that can be provisioned. ``capacity``: the total.
+    ``limit``: the largest volume that can be provisioned, in nano-bytes; until 1.37, which rounds
+    up, in bytes (``Change.EXACT_VOLUME_SIZES``). ``capacity``: the total in bytes.
     """
 
     accessible_nodes: ParsedNodeSelector
@@ -34,6 +36,7 @@ class StorageCapacities:
 
     def __init__(self, handle: Handle) -> None:
         self._by_class: dict[str, dict[str, StorageCapacity]] = {}
+        self._exact = handle.feature_gates.includes(Change.EXACT_VOLUME_SIZES)
         handle.on_change(CSI_STORAGE_CAPACITIES, self._changed)
 
     def of(self, class_name: str) -> Iterable[StorageCapacity]:
@@ -47,28 +50,31 @@ class StorageCapacities:
             capacities.pop(key_of(old), None)
             if not capacities:
                 self._by_class.pop(name, None)
-        storage_capacity = None if new is None else storage_capacity_of(new)
+        storage_capacity = None if new is None else self._parsed(new)
         if new is not None and storage_capacity is not None:
             self._by_class.setdefault(new.storage_class_name, {})[key_of(new)] = storage_capacity
 
+    def size_of(self, nano: int) -> int:
+        """Return a size in the unit of ``limit``, from nano-bytes."""
+        return nano if self._exact else whole_value(nano)
 
-def storage_capacity_of(capacity: CSIStorageCapacity) -> StorageCapacity | None:
-    """Parse an object; None if it has no size, or no valid node topology."""
-    limit = limit_of(capacity)
-    if limit is None or capacity.node_topology is None:
-        return None
-    try:
-        nodes = nodes_of_selectors([parse_label_selector(capacity.node_topology)])
-    except SelectorError:
-        return None
-    total = whole_value(parse_quantity(capacity.capacity or 0))
-    return StorageCapacity(nodes, limit, total)
+    def limit_of(self, capacity: CSIStorageCapacity) -> int | None:
+        """Return the size of the largest volume that can be provisioned; None if unknown."""
+        # The total may be split over several disks, so that a driver's limit for one volume goes
+        # first.
+        text = capacity.maximum_volume_size
+        if text is None:
+            text = capacity.capacity
+        return None if text is None else self.size_of(parse_quantity(text))
 
-
-def limit_of(capacity: CSIStorageCapacity) -> int | None:
-    """Return the size in bytes of the largest volume that can be provisioned; None if unknown."""
-    # The total may be split over several disks, so that a driver's limit for one volume goes first.
-    text = capacity.maximum_volume_size
-    if text is None:
-        text = capacity.capacity
-    return None if text is None else whole_value(parse_quantity(text))
+    def _parsed(self, capacity: CSIStorageCapacity) -> StorageCapacity | None:
+        """Parse an object; None if it has no size, or no valid node topology."""
+        limit = self.limit_of(capacity)
+        if limit is None or capacity.node_topology is None:
+            return None
+        try:
+            nodes = nodes_of_selectors([parse_label_selector(capacity.node_topology)])
+        except SelectorError:
+            return None
+        total = whole_value(parse_quantity(capacity.capacity or 0))
+        return StorageCapacity(nodes, limit, total)

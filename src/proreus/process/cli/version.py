@@ -12,8 +12,9 @@ import proreus
 @click.command("version")
 def command() -> None:
     """Print versions."""
-    from proreus.base.kubernetes_version import SUPPORTED_VERSIONS
+    from proreus.base.kubernetes_version import DEFAULT_VERSION, SUPPORTED_VERSIONS
 
     click.echo(f"proreus v{proreus.__version__}")
-    click.echo(f"behaves as kube-scheduler {' or '.join(map(str, SUPPORTED_VERSIONS))}")
+    released = [str(version) for version in SUPPORTED_VERSIONS if version <= DEFAULT_VERSION]
+    click.echo(f"behaves as kube-scheduler {' or '.join(released)}")
     click.echo(f"{platform.python_implementation()} {platform.python_version()}")

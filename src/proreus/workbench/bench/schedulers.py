@@ -22,7 +22,11 @@ import yaml
 
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gate_table import gates_of, gates_of_other_components
-from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
+from proreus.base.kubernetes_version import (
+    DEFAULT_VERSION,
+    SUPPORTED_VERSIONS,
+    KubernetesVersion,
+)
 from proreus.config.reading import read
 from proreus.workbench.bench.api import Api
 from proreus.workbench.bench.control_plane import find_programs
@@ -134,7 +138,7 @@ def _is_gate_of(name: str, version: KubernetesVersion) -> bool:
 
 def nearest_supported(version: KubernetesVersion) -> KubernetesVersion:
     """Return the version, or the nearest one that proreus can emulate."""
-    return min(max(version, SUPPORTED_VERSIONS[0]), SUPPORTED_VERSIONS[-1])
+    return min(max(version, SUPPORTED_VERSIONS[0]), DEFAULT_VERSION)
 
 
 class SchedulerProcess(Child):
