@@ -85,8 +85,9 @@ def test_all_unknown_plugins_are_told_at_once(capsys, tmp_path):
     code, _, err = run(capsys, "--config", path)
     assert code == 1
     assert err.splitlines()[-1] == (
-        "Error: initializing profiles: creating profile for scheduler name default-scheduler: "
-        f'FilterPlugin "NodeNUMAResource" does not exist; {path}: of the plugins that are enabled '
+        f"Error: {path}: initializing profiles: creating profile for scheduler name "
+        'default-scheduler: FilterPlugin "NodeNUMAResource" does not exist; of the plugins that are '
+        "enabled "
         "these do not exist: NodeNUMAResource (write NodeResourceTopologyMatch), "
         "ElasticQuota (write CapacityScheduling), SchedulingHint (leave it out) (docs/words.md)"
     )
