@@ -86,9 +86,8 @@ def test_all_unknown_plugins_are_told_at_once(capsys, tmp_path):
     assert code == 1
     assert err.splitlines()[-1] == (
         f"Error: {path}: initializing profiles: creating profile for scheduler name "
-        'default-scheduler: FilterPlugin "NodeNUMAResource" does not exist; of the plugins that are '
-        "enabled "
-        "these do not exist: NodeNUMAResource (write NodeResourceTopologyMatch), "
+        'default-scheduler: FilterPlugin "NodeNUMAResource" does not exist; of the plugins that '
+        "are enabled these do not exist: NodeNUMAResource (write NodeResourceTopologyMatch), "
         "ElasticQuota (write CapacityScheduling), SchedulingHint (leave it out) (docs/words.md)"
     )
 
