@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock site vendored sbom image-steps readme clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock site vendored sbom image-steps readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -198,6 +198,18 @@ $(TOOLS)/.installed: requirements/tools.txt
 	$(TOOLS)/bin/pip install $(LOCKED) --requirement requirements/tools.txt
 	@touch $@
 
+CLIENTS := build/clients
+
+$(CLIENTS)/.installed: requirements/clients.txt tests/clients/package-lock.json
+	@$(PYTHON) -m venv $(CLIENTS)/python
+	$(CLIENTS)/python/bin/pip install $(LOCKED) --requirement requirements/clients.txt
+	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
+	cd $(CLIENTS) && npm ci --ignore-scripts --silent
+	@touch $@
+
+test-clients: $(INSTALLED) $(CLIENTS)/.installed ## clients generated from docs/dry-run.openapi.json, and schemathesis (needs npm)
+	$(BIN)/pytest tests/integration/process/test_generated_clients.py
+
 LOCK = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --constraint constraints.txt
 
 lock: $(TOOLS)/.installed ## requirements/*.txt with hashes, from pyproject.toml and constraints.txt
@@ -206,6 +218,7 @@ lock: $(TOOLS)/.installed ## requirements/*.txt with hashes, from pyproject.toml
 	$(LOCK) requirements/build.in --output-file requirements/build.txt
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
 	$(LOCK) requirements/site.in --output-file requirements/site.txt
+	$(LOCK) requirements/clients.in --output-file requirements/clients.txt
 
 SITE := build/site
 

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements"
-LOCKS = ("runtime", "development", "build", "tools", "site")
+LOCKS = ("runtime", "development", "build", "tools", "site", "clients")
 
 Locked = dict[str, tuple[str, frozenset[str]]]
 
@@ -48,7 +48,7 @@ def test_every_package_has_hashes_and_no_address(name: str) -> None:
         assert version, package
         assert hashes, package
         assert all(re.fullmatch(r"[0-9a-f]{64}", one) for one in hashes), package
-    for file in (f"{name}.txt", "build.in", "tools.in", "site.in"):
+    for file in (f"{name}.txt", "build.in", "tools.in", "site.in", "clients.in"):
         text = (REQUIREMENTS / file).read_text()
         assert not re.search(r"://|--index-url|--extra-index|--find-links|--trusted", text), file
 
@@ -90,7 +90,7 @@ def test_developers_have_what_the_image_has() -> None:
 def test_the_image_and_the_makefile_install_by_hash() -> None:
     steps = (ROOT / "Dockerfile").read_text() + (ROOT / "Makefile").read_text()
     locks = re.findall(r"pip install (.*(?:-r|--requirement) requirements/\S+)", steps)
-    assert len(locks) == 6
+    assert len(locks) == 7
     assert all("--require-hashes" in line or "$(LOCKED)" in line for line in locks)
     assert "--require-hashes --only-binary :all:" in steps
 

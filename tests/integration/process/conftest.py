@@ -110,3 +110,16 @@ def live():
             pod=pod,
             until=until,
         )
+
+
+@pytest.fixture
+async def dry_run_port(start, kubeconfig, live, sandbox):
+    """Return the port of a scheduler that answers dry runs."""
+    port = live.port()
+    await start(
+        *("--leader-elect=false", f"--kubeconfig={kubeconfig}", "--enable-dry-run"),
+        *("--bind-address=127.0.0.1", f"--secure-port={port}"),
+        *(f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"),
+    )
+    await live.Pages(port, sandbox.token).ready()
+    return port

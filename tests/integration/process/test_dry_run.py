@@ -6,30 +6,16 @@ import sys
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "dry-run"
 
 
-@pytest.fixture
-async def port(start, kubeconfig, live, sandbox):
-    """A scheduler that answers dry runs."""
-    port = live.port()
-    await start(
-        *("--leader-elect=false", f"--kubeconfig={kubeconfig}", "--enable-dry-run"),
-        *("--bind-address=127.0.0.1", f"--secure-port={port}"),
-        *(f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"),
-    )
-    await live.Pages(port, sandbox.token).ready()
-    return port
-
-
-async def test_the_question_of_an_autoscaler(port, sandbox, tmp_path):
+async def test_the_question_of_an_autoscaler(dry_run_port, sandbox, tmp_path):
     token = tmp_path / "token"
     token.write_text(sandbox.token)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(EXAMPLE / "scale_up.py"), f"--token-file={token}"),
-        *(f"--scheduler=https://127.0.0.1:{port}", "--insecure-skip-tls-verify"),
+        *(f"--scheduler=https://127.0.0.1:{dry_run_port}", "--insecure-skip-tls-verify"),
         *(str(EXAMPLE / "pods.yaml"), str(EXAMPLE / "node-groups.yaml")),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -46,7 +32,7 @@ async def test_the_question_of_an_autoscaler(port, sandbox, tmp_path):
     assert len(sandbox.store.collection("nodes")) == 3
 
 
-async def test_many_at_once_are_answered_or_refused(port, sandbox):
+async def test_many_at_once_are_answered_or_refused(dry_run_port, sandbox):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
@@ -55,7 +41,7 @@ async def test_many_at_once_are_answered_or_refused(port, sandbox):
         "kind": "DryRunReview",
         "spec": {"pods": [{"pod": pod, "count": 20}]},
     }
-    url = f"https://127.0.0.1:{port}/apis/scheduling.proreus.dev/v1alpha1/dryrunreviews"
+    url = f"https://127.0.0.1:{dry_run_port}/apis/scheduling.proreus.dev/v1alpha1/dryrunreviews"
     # Fewer than the server admits from one address.
     connector = aiohttp.TCPConnector(ssl=context, limit=28)
     headers = {"Authorization": f"Bearer {sandbox.token}"}
