@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,10 @@ def test_the_wheel_has_definitions_and_examples_and_no_tests(unpacked: Path) -> 
 
 
 def files(folder: Path) -> list[Path]:
-    return [one for one in folder.rglob("*") if one.is_file() and "__pycache__" not in one.parts]
+    """Return the files in a folder, also behind links, as the chart has them."""
+    walk = os.walk(folder, followlinks=True)
+    found = [Path(at, name) for at, _, names in walk for name in names]
+    return [one for one in found if "__pycache__" not in one.parts]
 
 
 @pytest.mark.parametrize(("command", "line"), [("crds", "podgroup "), ("example", "low-cpu ")])
