@@ -58,6 +58,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--hostile-nodes", default=50, type=int, help="in test_hostile_run.py")
     parser.addoption("--hostile-seed", default=1, type=int, help="of the objects")
     parser.addoption("--hostile-logs", type=Path, help="a folder that gets the schedulers' logs")
+    parser.addoption(
+        "--other-version",
+        type=Path,
+        help="a folder with another version for test_rolling_upgrade.py, by pip install --target",
+    )
 
 
 def pytest_configure() -> None:
