@@ -1,5 +1,7 @@
 """Checks that a CycloneDX list names every package of the runtime lock, in its version.
 
+Nor may it name files of the machine on which it was made.
+
 python tests/lint/sbom.py build/proreus.cdx.json
 """
 
@@ -15,20 +17,24 @@ LOCK = Path(__file__).resolve().parents[2] / "requirements" / "runtime.txt"
 
 def main(path: str) -> int:
     """Print what is wrong; return the exit code."""
-    bom = json.loads(Path(path).read_text())
+    text = Path(path).read_text()
+    bom = json.loads(text)
     components = bom["components"]
     listed = {pinned(one["name"], one["version"]) for one in components}
     found = re.findall(r"^(\S+)==([^\s;]+)", LOCK.read_text(), re.MULTILINE)
     locked = {pinned(name, version) for name, version in found}
     for one in sorted(listed ^ locked):
         print(f"{one} is {'listed' if one in listed else 'locked'} only")
+    local = re.findall(r'"(file:[^"]*)"', text)
+    for one in local:
+        print(f"{one} is a file of this machine")
     unlicensed = [one["name"] for one in components if not one.get("licenses")]
     about = bom["metadata"]["component"]
     print(
         f"{path}: {about['name']} {about['version']}, CycloneDX {bom['specVersion']}, "
         f"{len(components)} components, without a licence: {', '.join(unlicensed) or 'none'}"
     )
-    return 1 if listed != locked or unlicensed else 0
+    return 1 if listed != locked or unlicensed or local else 0
 
 
 def pinned(name: str, version: str) -> str:

@@ -46,7 +46,7 @@ def test_a_list_of_all_that_is_locked_passes(complete: Bom, tmp_path: Path) -> N
     assert checked(complete, tmp_path) == 0
 
 
-def test_names_missing_added_older_and_unlicensed_packages(
+def test_names_missing_added_older_unlicensed_and_local_packages(
     complete: Bom, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numpy = next(one for one in complete["components"] if one["name"] == "numpy")
@@ -63,6 +63,10 @@ def test_names_missing_added_older_and_unlicensed_packages(
         "unlicensed": (
             lambda bom: bom["components"][0].pop("licenses"),
             f"without a licence: {complete['components'][0]['name']}",
+        ),
+        "local": (
+            lambda bom: bom["components"][0].update(url="file:///home/x.whl"),
+            "file:///home/x.whl is a file of this machine",
         ),
     }
     for change, text in changes.values():
