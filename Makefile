@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock site vendored sbom image-steps readme clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up image push lock site vendored sbom wheel release image-check readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -50,7 +50,7 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/mypy docs/api_page.py docs/site_hooks.py
+	$(BIN)/mypy docs/api_page.py docs/site_hooks.py release.py
 	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py deploy/plugins-from-configmap/*.py
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint/class_names.py
@@ -148,14 +148,30 @@ kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without c
 kwok-down: $(INSTALLED) ## delete that cluster
 	@$(ENVTEST).kwok down
 
-KIND_CLUSTER := proreus
 IMAGE = proreus:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE_FLAGS ?=
+
+# The first engine that works: docker has a client without its daemon too.
+ENGINE = $(firstword $(foreach each,docker podman buildah,$(shell $(each) info >/dev/null 2>&1 && echo $(each))))
+
+image: ## build the image by docker, podman or buildah: make image IMAGE=… ENGINE=… IMAGE_FLAGS="--build-arg …"
+	@engine="$(ENGINE)"; test -n "$$engine" || { echo "make image needs docker with a running daemon, podman or buildah; none of them answers"; exit 1; }; \
+	$$engine build --tag $(IMAGE) $(IMAGE_FLAGS) .
+
+.PHONY: image-with-registry
+image-with-registry:
+	@case "$(IMAGE)" in */*) ;; *) echo "make push needs an image with its registry: make push IMAGE=registry.example.com/team/$(IMAGE)"; exit 1;; esac
+
+push: image-with-registry image ## build the image and push it: make push IMAGE=registry.example.com/team/proreus:0.1.0
+	@engine="$(ENGINE)"; $$engine push $(IMAGE)
+
+KIND_CLUSTER := proreus
 
 kind-up: ## proreus as a second scheduler in a kind cluster (needs docker, kind, kubectl)
 	@for tool in docker kind kubectl; do command -v $$tool >/dev/null || { echo "make kind-up needs docker, kind and kubectl; $$tool is not installed"; exit 1; }; done
 	@docker info >/dev/null 2>&1 || { echo "make kind-up needs a running docker; its daemon does not answer"; exit 1; }
 	@kind get clusters 2>/dev/null | grep -qx $(KIND_CLUSTER) || kind create cluster --config kind-config.yaml
-	docker build --tag $(IMAGE) .
+	docker build --tag $(IMAGE) $(IMAGE_FLAGS) .
 	kind load docker-image $(IMAGE) --name $(KIND_CLUSTER)
 	kubectl --context kind-$(KIND_CLUSTER) apply -k deploy/second-scheduler
 	kubectl --context kind-$(KIND_CLUSTER) --namespace proreus rollout status deployment/proreus --timeout=180s
@@ -251,7 +267,13 @@ sbom: $(INSTALLED) $(TOOLS)/.installed ## a CycloneDX list of what the image ins
 readme: $(INSTALLED) ## README's commands as a stranger types them, in a new clone (installs anew)
 	PYTHONPATH=tests $(BIN)/python -m readme
 
-image-steps: $(INSTALLED) ## the Dockerfile's steps without a container engine (needs root and mmdebstrap)
+wheel: $(INSTALLED) ## the wheel alone, in dist/
+	$(BIN)/python -m hatchling build -t wheel
+
+release: sbom ## wheel, sdist, chart, image recipe, CRDs, SBOM, checksums and notes, in dist/
+	$(BIN)/python release.py dist $(SBOM)
+
+image-check: $(INSTALLED) ## build the image by buildah on a base of Debian's packages, and run it (needs root, buildah, mmdebstrap)
 	PYTHONPATH=tests $(BIN)/python -m image
 
 # The Go programs take about ten minutes from cold: they are built while other tests run. Whoever
@@ -262,4 +284,4 @@ build-ahead: $(INSTALLED)
 ci: build-ahead lint test test-controlplane test-older-controlplane ## what CI runs
 
 clean: ## remove the virtual environments and what was built
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build dist

@@ -1,34 +1,38 @@
-"""Tries the image's steps without a container engine: ``make image-steps``.
+"""Builds the image by Debian's buildah and runs it: ``make image-check``.
 
-The steps of the Dockerfile are run on a root file system made of Debian's packages, which stands
-for the base image: Debian's Python of the same version. The result is then run as a container would
-be, with a read-only root file system, as user 65532, by the image's entry point, on an embedded
-cluster. Needs root and mmdebstrap or debootstrap; without them it says so and fails.
+The Dockerfile is built as it is. No registry is asked: an image of Debian's packages has the name
+of the base image. The container's root file system is then run as the Deployment in deploy/ runs
+it, read-only and as a user without a name, on an embedded cluster. Needs root, buildah, and
+mmdebstrap or debootstrap; without them it says so and fails.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import contextlib
 import os
 import re
-import shutil
+import ssl
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from image.dockerfile import Image, build
+import yaml
+
+from image.buildah import Buildah, MissingTool
+from image.container import Container
+from proreus.workbench.bench.processes import free_ports
 from proreus.workbench.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "build" / "image"
-SUITE = "bookworm"  # its Python is 3.11
-PACKAGES = "python3,python3-venv,ca-certificates"
-CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-USER = 65532
+SECOND = ROOT / "deploy" / "second-scheduler"
+IMAGE = "localhost/proreus:check"
 _PODS = 20
 _SECONDS = 60
 _LIST = (
@@ -42,73 +46,33 @@ _WRITE = "import sys; open(sys.argv[1], 'w')"
 
 
 class Failed(Exception):
-    """A step did not do what it should; the text says what."""
+    """A check failed; the text says what is wrong."""
 
 
 def main() -> int:
     """Build, check and run; return the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--python", default="3.11", choices=("3.11", "3.13"))
+    parser.add_argument("--context", default=ROOT, type=Path, help="folder with the Dockerfile")
+    parser.add_argument("--built", action="store_true", help="check the image of the last time")
+    given = parser.parse_args()
     try:
-        image = make_image()
-        check_packages(image)
-        check_files(image)
-        check_allocator(image)
-        asyncio.run(run_on_sandbox(image))
-    except (Failed, subprocess.CalledProcessError) as error:
-        print(f"image-steps: {error}", file=sys.stderr)
+        buildah = Buildah(ROOT / "build" / "image")
+        base = f"docker.io/library/python:{given.python}-slim"
+        if not buildah.has(base):
+            buildah.make_base(base, given.python)
+        if not given.built:
+            buildah.build(given.context, IMAGE, f"--build-arg=PYTHON_VERSION={given.python}")
+        with buildah.container(IMAGE) as container:
+            check_packages(container)
+            check_files(container)
+            check_allocator(container)
+            asyncio.run(run_on_sandbox(container))
+            print(f"/opt has {mebibytes(container.root / 'opt')} MiB")
+    except (Failed, MissingTool, subprocess.CalledProcessError) as error:
+        print(f"image-check failed: {error}", file=sys.stderr)
         return 1
-    print(f"installed: {mebibytes(image.root / 'opt')} MiB in /opt, all: ", end="")
-    print(f"{mebibytes(image.root)} MiB with Debian's Python")
     return 0
-
-
-# ---- the root file system ------------------------------------------------------------------------
-
-
-def make_image() -> Image:
-    """Return the last stage of the Dockerfile on a root file system of Debian's packages."""
-    if os.geteuid() != 0:
-        raise Failed("nothing was tried: chroot and mount need root")
-    base = WORK / "base"
-    if not (base / "usr/bin/python3").exists():
-        shutil.rmtree(base, ignore_errors=True)
-        WORK.mkdir(parents=True, exist_ok=True)
-        subprocess.run(_bootstrap(base), check=True)
-        (base / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-    with _network(base):
-        env = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-        # Only the lock and the registry: local wheels would have other hashes.
-        env.pop("PIP_FIND_LINKS", None)
-        return build(ROOT / "Dockerfile", base, WORK / "stages", env)
-
-
-def _bootstrap(target: Path) -> list[str]:
-    if shutil.which("mmdebstrap"):
-        variant = ["--variant=minbase", "--quiet", f"--include={PACKAGES}"]
-        return ["mmdebstrap", *variant, SUITE, str(target)]
-    if shutil.which("debootstrap"):
-        return ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(target)]
-    raise Failed(
-        "nothing was tried: neither mmdebstrap nor debootstrap is installed "
-        "(on Debian: apt install mmdebstrap)"
-    )
-
-
-@contextmanager
-def _network(base: Path) -> Iterator[None]:
-    """Give the build the resolver and the certificates of this machine, as an engine does."""
-    given = {Path("/etc/resolv.conf"): "", CERTIFICATES: ""}
-    kept = {file: (base / str(file)[1:]) for file in given if file.exists()}
-    saved = {place: place.read_bytes() for place in kept.values() if place.is_file()}
-    for file, place in kept.items():
-        place.unlink(missing_ok=True)
-        shutil.copyfile(file, place)
-    try:
-        yield
-    finally:
-        for place in kept.values():
-            place.unlink()
-            if place in saved:
-                place.write_bytes(saved[place])
 
 
 def mebibytes(folder: Path) -> int:
@@ -120,21 +84,25 @@ def mebibytes(folder: Path) -> int:
 # ---- checks --------------------------------------------------------------------------------------
 
 
-def run_in(image: Image, *command: str, read_only: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a command in the image as its user."""
-    arguments = image.arguments(list(command), read_only=read_only)
+def run_in(
+    container: Container, *command: str, read_only: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in the container as its user."""
+    arguments = container.arguments(command, read_only=read_only)
     return subprocess.run(arguments, capture_output=True, text=True)
 
 
-def check_packages(image: Image) -> None:
-    """Check that what is installed is what the lock says, and nothing else."""
-    done = run_in(image, "python", "-c", _LIST)
+def check_packages(container: Container) -> None:
+    """Check that exactly the locked packages are installed."""
+    done = run_in(container, "python", "-c", _LIST)
     installed = {_normal(one) for one in done.stdout.split()}
     lock = (ROOT / "requirements" / "runtime.txt").read_text()
     wanted = {_normal(one) for one in re.findall(r"^\S+==[^\s;]+", lock, re.MULTILINE)}
     extra = {one for one in installed - wanted if not one.startswith("proreus==")}
     if extra or wanted - installed:
-        raise Failed(f"installed but not locked: {extra}; the reverse: {wanted - installed}")
+        raise Failed(
+            f"installed but not locked: {extra}; the reverse: {wanted - installed}{done.stderr}"
+        )
     print(f"{len(installed)} distributions are installed, as locked")
 
 
@@ -143,18 +111,20 @@ def _normal(pin: str) -> str:
     return f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}"
 
 
-def check_files(image: Image) -> None:
-    """Check that the image's user can write nothing, and that nothing of ours is setuid."""
+def check_files(container: Container) -> None:
+    """Check that the image's user has no name and can write nothing."""
+    user = container.user.partition(":")[0]
+    accounts = (container.root / "etc" / "passwd").read_text().splitlines()
+    if any(line.split(":")[2] == user for line in accounts):
+        raise Failed(f"user {user} is in /etc/passwd: another image may not have it")
     for place in ("/opt/proreus/x", "/tmp/x", "/x"):
-        if (
-            "Read-only file system"
-            not in (done := run_in(image, "python", "-c", _WRITE, place)).stderr
-        ):
+        done = run_in(container, "python", "-c", _WRITE, place)
+        if "Read-only file system" not in done.stderr:
             raise Failed(f"{place} could be written to: {done.stderr}")
-    done = run_in(image, "python", "-c", _WRITE, "/opt/proreus/x", read_only=False)
+    done = run_in(container, "python", "-c", _WRITE, "/opt/proreus/x", read_only=False)
     if "Permission denied" not in done.stderr:
-        raise Failed(f"user {image.user} may write to /opt/proreus: {done.stderr}")
-    for at, _, names in os.walk(image.root / "opt"):
+        raise Failed(f"user {user} may write to /opt/proreus: {done.stderr}")
+    for at, _, names in os.walk(container.root / "opt"):
         for name in names:
             mode = (Path(at) / name).lstat().st_mode
             if not stat.S_ISLNK(mode) and mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH):
@@ -162,9 +132,9 @@ def check_files(image: Image) -> None:
     print("nothing can be written, with and without a read-only root file system")
 
 
-def check_allocator(image: Image) -> None:
+def check_allocator(container: Container) -> None:
     """Check that Python's objects come from jemalloc."""
-    done = run_in(image, "python", "-c", _ALLOCATOR)
+    done = run_in(container, "python", "-c", _ALLOCATOR)
     if done.returncode or done.stderr or done.stdout.split() != ["True", "0"]:
         raise Failed(f"jemalloc is not what allocates: {done.stdout}{done.stderr}")
     print("jemalloc allocates")
@@ -173,70 +143,122 @@ def check_allocator(image: Image) -> None:
 # ---- run -----------------------------------------------------------------------------------------
 
 
-async def run_on_sandbox(image: Image) -> None:
-    """Run the entry point on an embedded cluster: pods get nodes, and SIGTERM ends it with 0."""
+async def run_on_sandbox(container: Container) -> None:
+    """Run the Deployment's container on an embedded cluster until pods have nodes, and end it."""
+    pod = yaml.safe_load((SECOND / "deployment.yaml").read_text())["spec"]["template"]["spec"]
+    check_security(container, pod)
     async with Sandbox(nodes=3) as sandbox:
+        sandbox.store.create("namespaces", yaml.safe_load((SECOND / "namespace.yaml").read_text()))
         with tempfile.TemporaryDirectory() as folder:
-            kubeconfig = sandbox.write_kubeconfig(f"{folder}/kubeconfig")
-            os.chmod(kubeconfig, 0o644)
-            os.chmod(folder, 0o755)
-            os.makedirs(f"{image.root}/etc/proreus", exist_ok=True)
-            flags = ["--kubeconfig=/etc/proreus/kubeconfig", "--leader-elect=false"]
-            flags += ["--bind-address=127.0.0.1", "--secure-port=0", "-v=2"]
-            command = [*image.entry_point, *image.command, *flags]
+            [port] = free_ports(1)
+            write_configuration(Path(folder), sandbox)
+            volumes = {one["name"]: one for one in pod["volumes"]}
+            mounts = pod["containers"][0]["volumeMounts"]
+            command = [*container.entry_point, *pod["containers"][0]["args"]]
+            command += ["--bind-address=127.0.0.1", f"--secure-port={port}"]
             print(" ".join(command), flush=True)
             process = await asyncio.create_subprocess_exec(
-                *image.arguments(
+                *container.arguments(
                     command,
-                    read_only=True,
-                    empty=["/tmp"],  # as in deploy/
-                    mounts={"/etc/proreus": Path(folder)},
+                    empty=[m["mountPath"] for m in mounts if "emptyDir" in volumes[m["name"]]],
+                    mounts={
+                        m["mountPath"]: Path(folder)
+                        for m in mounts
+                        if "configMap" in volumes[m["name"]]
+                    },
                 ),
                 stderr=asyncio.subprocess.PIPE,
             )
             try:
-                await _schedule(sandbox, process)
+                await _schedule(sandbox, process, container, port)
             finally:
-                await _end(process)
+                await _end(process, container)
 
 
-async def _schedule(sandbox: Sandbox, process: asyncio.subprocess.Process) -> None:
+def check_security(container: Container, pod: dict[str, Any]) -> None:
+    """Check that the Deployment runs the container as it is run here."""
+    context = pod["securityContext"]
+    if container.user != f"{context['runAsUser']}:{context['runAsGroup']}":
+        raise Failed(f"the image's user is {container.user}, the Deployment's {context}")
+    if not pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]:
+        raise Failed("the Deployment's root file system is not read-only")
+
+
+def write_configuration(folder: Path, sandbox: Sandbox) -> None:
+    """Write the Deployment's configuration, with the sandbox's kubeconfig in it."""
+    folder.chmod(0o755)
+    kubeconfig = Path(sandbox.write_kubeconfig(str(folder / "kubeconfig")))
+    kubeconfig.chmod(0o644)
+    configuration = yaml.safe_load((SECOND / "scheduler.yaml").read_text())
+    configuration["clientConnection"]["kubeconfig"] = "/etc/proreus/kubeconfig"
+    (folder / "scheduler.yaml").write_text(yaml.safe_dump(configuration))
+
+
+async def _schedule(
+    sandbox: Sandbox, process: asyncio.subprocess.Process, container: Container, port: int
+) -> None:
     names = [f"pod-{number}" for number in range(_PODS)]
     for name in names:
         sandbox.store.create("pods", _pod(name))
-    for _ in range(20 * _SECONDS):
+
+    def done() -> bool:
         found = [sandbox.store.get("pods", name, "default").object() for name in names]
-        if all(pod["spec"].get("nodeName") for pod in found):
-            break
-        if process.returncode is not None:
-            raise Failed("the process has ended")
-        await asyncio.sleep(0.05)
-    else:
-        raise Failed(f"not all pods have a node after {_SECONDS} s")
-    users = {_uid(pid) for pid in _processes("proreus")}
-    if users != {USER}:
+        return all(pod["spec"].get("nodeName") for pod in found)
+
+    await _wait("all pods have a node, and /readyz says ok", process, done, port)
+    users = {_uid(pid) for pid in _processes(container)}
+    if users != {int(container.user.partition(":")[0])}:
         raise Failed(f"proreus runs as {users}")
-    print(f"{_PODS} pods got nodes; the process runs as user {USER}")
+    print(f"{_PODS} pods got nodes; /readyz says ok; the process runs as user {container.user}")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    for pid in _processes("proreus"):
-        os.kill(pid, 15)
+async def _wait(
+    what: str, process: asyncio.subprocess.Process, done: Callable[[], bool], port: int
+) -> None:
+    for _ in range(10 * _SECONDS):
+        if done() and await asyncio.to_thread(_is_ready, port):
+            return
+        if process.returncode is not None:
+            break
+        await asyncio.sleep(0.1)
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    _, err = await process.communicate()
+    raise Failed(f"not within {_SECONDS} s: {what}\n{err.decode()[-2000:]}")
+
+
+def _is_ready(port: int) -> bool:
+    # the certificate is self-signed
+    context = ssl._create_unverified_context()
+    try:
+        url = f"https://127.0.0.1:{port}/readyz"
+        with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+            return bool(answer.read() == b"ok")
+    except OSError:
+        return False
+
+
+async def _end(process: asyncio.subprocess.Process, container: Container) -> None:
+    for pid in _processes(container):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 15)
+    if process.returncode is not None:
+        return
     _, err = await asyncio.wait_for(process.communicate(), _SECONDS)
     if process.returncode != 0:
         raise Failed(f"exit code {process.returncode}\n{err.decode()[-2000:]}")
     print("SIGTERM ended it with 0")
 
 
-def _processes(name: str) -> Iterator[int]:
-    """Yield the processes whose root is the image's."""
+def _processes(container: Container) -> Iterator[int]:
+    """Yield the processes of proreus whose root is the container's."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            inside = os.readlink(entry / "root").startswith(str(WORK))
+            inside = Path(os.readlink(entry / "root")) == container.root
             command = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if inside and any(part.endswith(name.encode()) for part in command[:2]):
+        if inside and any(part.endswith(b"proreus") for part in command[:2]):
             yield int(entry.name)
 
 
@@ -250,7 +272,10 @@ def _pod(name: str) -> dict[str, object]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "spec": {
+            "schedulerName": "spread-out",
+            "containers": [{"name": "c", "image": "i"}],
+        },
     }
 
 
