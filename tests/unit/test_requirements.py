@@ -95,7 +95,7 @@ def test_the_image_and_the_makefile_install_by_hash() -> None:
     assert "--require-hashes --only-binary :all:" in steps
 
 
-COMMAND = re.compile(r"""(?:pip|pipx|uv) [^\n`]*install[^\n`]*?[\s"']proreus(?![-\w./])""")
+COMMAND = re.compile(r"""(?:pip|pipx|uv) [^\n`]*install[^\n`]*?[ "']proreus(?![-\w./])""")
 REQUIRED = re.compile(r"""["']proreus(?:\[[\w,]+\])?(?:[<>=~!][^"']*)?["']""")
 
 
