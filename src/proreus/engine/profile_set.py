@@ -306,6 +306,7 @@ def _build_profile(
             made[name] = _make(name, expanded, registry, handle)
         return made[name]
 
+    _check_needed_points(expanded, registry)
     plugins = {
         point: tuple(plugin(name) for name in names if name not in without)
         for point, names in expanded.points.items()
@@ -331,6 +332,22 @@ def _build_profile(
     )
     warn_of_binders_never_called(profile)
     return profile
+
+
+def _check_needed_points(expanded: ExpandedProfile, registry: Registry) -> None:
+    """Check that points whose data a plugin reads are enabled; raises ``ConfigError``.
+
+    kube-scheduler accepts such a profile, and fails each of its pods.
+    """
+    for name in sorted({name for names in expanded.points.values() for name in names}):
+        for point, needed in registry[name].needs_points.items():
+            if name in expanded.points.get(point, ()) and name not in expanded.points[needed]:
+                raise ConfigError(
+                    "initializing profiles: creating profile for scheduler name "
+                    f'{expanded.name}: plugin "{name}" is enabled at {point} without {needed}, '
+                    "whose data it reads: every pod would fail",
+                    remedy=f"enable {name} at {needed} too, or disable it at {point}",
+                )
 
 
 def _make(

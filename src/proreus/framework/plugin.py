@@ -14,7 +14,8 @@ derives the other. The runtime calls the columnar form for many rows, the per-no
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -76,6 +77,10 @@ class Plugin:
     """Whether Filter and Score look at the pods on a node, or at their sums. If False, cached
     results stay valid when pods are added or removed, and preemption runs Filter once a node, not
     once a victim, unless ``add_pod`` or ``remove_pod`` changed the plugin's data."""
+
+    needs_points: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """By extension point, an earlier one whose data it reads, as ``{"filter": "preFilter"}``. A
+    profile that enables the later point without the earlier one is refused."""
 
     fetches: ClassVar[bool] = False
     """Set by ``FetchingPlugin``."""

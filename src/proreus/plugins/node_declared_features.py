@@ -44,6 +44,8 @@ _NOTHING: frozenset[str] = frozenset()
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Rejects nodes that do not declare the features that the pod requires."""
 
+    needs_points = {"filter": "preFilter"}
+
     row_local = True
     looks_at_pods = False
 

@@ -65,6 +65,8 @@ class _PreFilterState(Struct):
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     """Rejects nodes for pods with a volume that is in use and must not be used twice."""
 
+    needs_points = {"filter": "preFilter"}
+
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._claims: Mapping[str, PersistentVolumeClaim] = handle.store(PERSISTENT_VOLUME_CLAIMS)

@@ -60,6 +60,8 @@ class CapacityScheduling(
 ):
     """Keeps namespaces or queues within their quotas, and gives back guarantees."""
 
+    needs_points = {"postFilter": "preFilter"}
+
     Args = CapacitySchedulingArgs
 
     def __init__(self, args: CapacitySchedulingArgs, handle: Handle) -> None:

@@ -60,6 +60,8 @@ class DelayScheduling(
 ):
     """Lets pods wait for the nodes that they prefer, level by level."""
 
+    needs_points = {"score": "preScore"}
+
     Args = DelaySchedulingArgs
     args: DelaySchedulingArgs
 

@@ -114,6 +114,8 @@ class DynamicResources(
     Pods without claims cost next to nothing: Filter is skipped and the score is 0 on all nodes.
     """
 
+    needs_points = dict.fromkeys(("filter", "postFilter", "score", "reserve"), "preFilter")
+
     Args = DynamicResourcesArgs
     row_local = True
     looks_at_pods = False

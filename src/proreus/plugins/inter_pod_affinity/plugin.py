@@ -69,6 +69,8 @@ class InterPodAffinityArgs(PluginArgs):
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Places pods by the labels of the pods in the same topology domain."""
 
+    needs_points = {"filter": "preFilter", "score": "preScore"}
+
     # Filter reads the counts in the cycle state, which AddPod and RemovePod update.
     looks_at_pods = False
     Args = InterPodAffinityArgs

@@ -39,6 +39,8 @@ _SKIP = Status.skip()
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Spreads pods over topology domains by their constraints, or by the profile's defaults."""
 
+    needs_points = {"filter": "preFilter", "score": "preScore"}
+
     # Filter reads the counts in the cycle state, which AddPod and RemovePod update.
     looks_at_pods = False
     Args = PodTopologySpreadArgs

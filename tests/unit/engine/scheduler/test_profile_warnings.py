@@ -135,3 +135,28 @@ def rejecting(event: ClusterEvent) -> type[FilterPlugin]:
             return None
 
     return Rejecting
+
+
+@pytest.mark.parametrize(
+    ("plugin", "point", "needed"),
+    [
+        ("PodTopologySpread", "filter", "preFilter"),
+        ("PodTopologySpread", "score", "preScore"),
+        ("InterPodAffinity", "filter", "preFilter"),
+        ("NodeDeclaredFeatures", "filter", "preFilter"),
+        ("VolumeRestrictions", "filter", "preFilter"),
+    ],
+)
+def test_a_point_whose_data_another_point_writes_is_refused_without_it(
+    plugin: str, point: str, needed: str
+) -> None:
+    def cluster(sets: dict[str, Any]) -> Harness:
+        return Harness((), [make_node("n0")], config={**CONFIG, "profiles": [{"plugins": sets}]})
+
+    sets = {needed: {"disabled": [{"name": plugin}]}}
+    with pytest.raises(ConfigError) as refused:
+        cluster(sets)
+    assert f'plugin "{plugin}" is enabled at {point} without {needed}' in str(refused.value)
+    assert f"enable {plugin} at {needed} too" in refused.value.explained
+    both = {**sets, point: {"disabled": [{"name": plugin}]}}
+    assert cluster(both).schedule(make_pod()).bound
