@@ -110,6 +110,7 @@ class PodHandlers(_FirstListHandlers):
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
         started = perf_counter()
+        self._log(3, "Add", pod)
         info = PodInfo(pod, self._resources_options)
         if pod.spec.node_name:
             self._add_assigned(info)
@@ -127,6 +128,11 @@ class PodHandlers(_FirstListHandlers):
             self.on_add(new)
             return
         started = perf_counter()
+        if bool(old.spec.node_name) == bool(new.spec.node_name):
+            self._log(4, "Update", new)
+        else:
+            self._log(3, "Delete", old)
+            self._log(3, "Add", new)
         known = self._known_info(new)
         info = PodInfo(new, self._resources_options, known)
         if old.spec.node_name:
@@ -146,6 +152,7 @@ class PodHandlers(_FirstListHandlers):
     def on_delete(self, pod: Pod, final_state_unknown: bool = False) -> None:
         """A pod is gone, or has finished."""
         started = perf_counter()
+        self._log(3, "Delete", pod)
         # Of a pod whose deletion the watch missed only an old version is known: it may have been
         # bound since, so both sides are cleaned up.
         assigned = bool(pod.spec.node_name)
@@ -155,6 +162,13 @@ class PodHandlers(_FirstListHandlers):
         if self.responsible_for_pod(pod) and (not assigned or final_state_unknown):
             self._delete_pending(PodInfo(pod, self._resources_options, self._known_info(pod)))
             self._timed.observe(self._events.unscheduled_delete, started)
+
+    def _log(self, level: int, what: str, pod: Pod) -> None:
+        if level > log.threshold:
+            return
+        if pod.spec.node_name or self.responsible_for_pod(pod):
+            kind = "scheduled" if pod.spec.node_name else "unscheduled"
+            log.v(level).info(f"{what} event for {kind} pod", pod=key_of(pod))
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
         """Schedule the pods of other schedulerNames from now on; ``pods`` are all pods."""
@@ -356,6 +370,7 @@ class NodeHandlers(_FirstListHandlers):
     def on_add(self, node: Node) -> None:
         """A node joined."""
         started = perf_counter()
+        log.v(3).info("Add event for node", node=node.metadata.name)
         self._cache.add_node(node)
         self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
         self._timed.observe(NODE_ADD, started)
@@ -363,6 +378,7 @@ class NodeHandlers(_FirstListHandlers):
     def on_update(self, old: Node, new: Node) -> None:
         """A node changed."""
         started = perf_counter()
+        log.v(4).info("Update event for node", node=new.metadata.name)
         events = node_events(old, new, self._preemption_policy)
         # Most updates are heartbeats. They must not count as a changed row: that would invalidate
         # the shared results of every class of pods for this node, every few seconds.
@@ -377,6 +393,7 @@ class NodeHandlers(_FirstListHandlers):
     def on_delete(self, node: Node, final_state_unknown: bool = False) -> None:
         """A node left."""
         started = perf_counter()
+        log.v(3).info("Delete event for node", node=node.metadata.name)
         # Before the cache, as in kube-scheduler.
         self._queue.move_all_to_active_or_backoff(NODE_DELETE, node, None)
         try:

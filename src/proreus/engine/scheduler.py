@@ -16,6 +16,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from proreus.base.logs import logger
 from proreus.engine.cache.cache import Cache
 from proreus.engine.cycles.attempt import (
     Attempt,
@@ -43,6 +44,8 @@ from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
+
+log = logger(__name__)
 
 _YIELD_SECONDS = 0.003
 _PORTION = 500
@@ -85,7 +88,7 @@ class Scheduler:
         """A candidate configuration that decides in parallel with the one in force."""
         self._binding_cycle = binding_cycle
         self._failures = failures
-        self._environment = environment
+        self.environment = environment
         self._timer = PluginTimer(environment.metrics)
         health_context = environment.health_context
         rules = DEFAULT_RULES if health_context is None else health_context.rules
@@ -140,6 +143,11 @@ class Scheduler:
             if now - turn > _YIELD_SECONDS:
                 await asyncio.sleep(self._rest_seconds())
                 now = turn = perf_counter()
+
+    @property
+    def schedules_groups(self) -> bool:
+        """Whether pods that name a group are scheduled with it."""
+        return self.pod_group_cycle is not None or self.pod_group_cycle_v1_36 is not None
 
     @property
     def cycle_seconds(self) -> float:
@@ -234,10 +242,13 @@ class Scheduler:
         """
         if isinstance(queued, QueuedPodGroupInfo):
             assert self.pod_group_cycle is not None
+            log.v(3).info("Attempting to schedule pod group", podGroup=queued.root.namespaced_name)
             self._pass_over_group_in_shadow()
             await self.pod_group_cycle.run(queued)
             return ""
         spec = queued.info.pod.spec
+        if log.threshold >= 4:
+            log.v(4).info("About to try and schedule pod", pod=queued.key)
         if self.pod_group_cycle_v1_36 is not None and spec.scheduling_group is not None:
             self._pass_over_group_in_shadow()
             return await self.pod_group_cycle_v1_36.run(queued)
@@ -247,6 +258,8 @@ class Scheduler:
         if profile is None or self.skip_pod_schedule(queued, profile):
             self.queue.done(queued.uid)
             return ""
+        if log.threshold >= 3:
+            log.v(3).info("Attempting to schedule pod", pod=queued.key)
         decision = None
         if self.shadow is not None:
             decision = self.shadow.evaluate(queued, self.scheduling_cycle.node_search)
@@ -272,7 +285,7 @@ class Scheduler:
         state = CycleState()
         # kube-scheduler samples plugin_execution_duration_seconds too: two clock readings a plugin
         # would cost more than most plugins.
-        environment = self._environment
+        environment = self.environment
         if environment.rng.random() < _METRICS_SAMPLE_RATE:
             state.timer = self._timer
         if self._attempt_seconds:
@@ -288,7 +301,7 @@ class Scheduler:
             # Plugins of the binding cycle may add pods again; those are activated at its end.
             self.queue.activate(state.take_pods_to_activate())
         self.profile_set.bindings += 1
-        self._environment.spawn(self._bind(schedule_result, self.profile_set))
+        self.environment.spawn(self._bind(schedule_result, self.profile_set))
 
     async def _bind(self, schedule_result: ScheduleResult, profile_set: ProfileSet) -> None:
         # Pods that Permit holds do not count: a gang larger than the limit would wait for members
@@ -307,9 +320,10 @@ class Scheduler:
         pod = queued.info.pod
         if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {queued.key}"
-            self._environment.event_recorder.event(
+            self.environment.event_recorder.event(
                 pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name
             )
+            log.v(3).info("Skip schedule deleting pod", pod=queued.key)
             return True
         # An update that arrived before the pod was assumed may have queued it a second time.
         return self.cache.is_assumed(queued.info.uid)

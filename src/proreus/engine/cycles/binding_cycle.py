@@ -187,6 +187,8 @@ class BindingCycle:
             if failure is not None:
                 return failure
             schedule_result.point, schedule_result.since = "Bind", self._clock.monotonic()
+            if log.threshold >= 3:
+                log.v(3).info("Attempting to bind pod to node", pod=pod.key, node=node_name)
             # An extender that binds replaces the Bind plugins for the pods of its interest.
             if self.extenders is not None and await self._bind_by_extender(schedule_result):
                 return None
@@ -195,7 +197,16 @@ class BindingCycle:
             profile.point_seconds["Bind", code_of(status)].observe(perf_counter() - started)
         except (PluginError, ExtenderError) as error:
             return error_failure(str(error), error)
-        return None if status is None else Failure(status)
+        if status is None:
+            return None
+        log.v(4).info(
+            "Pod rejected by Bind plugin",
+            pod=pod.key,
+            node=node_name,
+            plugin=status.plugin,
+            status=status.message,
+        )
+        return Failure(status)
 
     def _pre_flight(self, schedule_result: ScheduleResult) -> frozenset[str]:
         attempt = schedule_result.attempt
@@ -227,6 +238,8 @@ class BindingCycle:
         waiting = schedule_result.waiting
         if waiting is None:
             return None
+        key = schedule_result.attempt.pod.key
+        log.v(4).info("Pod waiting on permit", pod=key)
         # The pod counts on its node all the while: that is what a gang holds its resources with.
         try:
             status = await self._waiting_pods.outcome(waiting)
@@ -240,6 +253,7 @@ class BindingCycle:
         if status is None:
             return None
         if status.rejected:
+            log.v(4).info("Pod rejected while waiting on permit", pod=key, status=status.message)
             return rejected_on_node(status)
         return error_failure(f"waiting on permit for pod: {status.message}")
 
@@ -266,7 +280,16 @@ class BindingCycle:
                 cancellation,
             )
             timed.code = code_of(status)
-        return None if status is None else Failure(status)
+        if status is None:
+            return None
+        log.v(4).info(
+            "Pod rejected by PreBind plugin",
+            pod=pod.key,
+            node=schedule_result.node_name,
+            plugin=status.plugin,
+            status=status.message,
+        )
+        return Failure(status)
 
     async def _bind_by_extender(self, schedule_result: ScheduleResult) -> bool:
         """Let an extender bind the pod; return whether there is one that does."""

@@ -97,6 +97,14 @@ class FailureHandler:
         patch = self._status_patch(pod, reason, message, nominating, nominated)
         # Not awaited: the next pod need not wait for the apiserver.
         if patch:
+            log.v(3).info(
+                "Updating pod condition and nominated node name",
+                pod=queued.key,
+                conditionType=POD_SCHEDULED,
+                conditionStatus="False",
+                conditionReason=reason,
+                nominatedNodeName=patch["status"].get("nominatedNodeName"),
+            )
             self._spawn(self._patch(pod, patch))
 
     def _note_rejectors(self, attempt: Attempt, failure: Failure) -> None:

@@ -7,6 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from proreus.base.errors import BudgetExceeded
+from proreus.base.logs import logger
 from proreus.engine.cycles.attempt import Attempt, Failure
 from proreus.engine.extenders.extender_chain import EXTENDER
 from proreus.engine.runtime.find_nodes import FeasibleNodes
@@ -19,6 +20,8 @@ from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
+
+log = logger(__name__)
 
 _SHARE_OF_POST_FILTER = 2
 """PostFilter's time budget, as a multiple of that of all steps before it."""
@@ -69,6 +72,10 @@ async def fail_with_post_filter(
     fit_error = failure.fit_error
     assert fit_error is not None
     if not profile.post_filter or not attempt.may_preempt:
+        if not profile.post_filter:
+            log.v(3).info(
+                "No PostFilter plugins are registered, so no preemption will be performed"
+            )
         return failure
     started = perf_counter()
     if (budget := attempt.state.budget) is not None:
@@ -83,6 +90,11 @@ async def fail_with_post_filter(
     # The attempt fails all the same: the pod is retried once its victims are gone. The
     # nomination keeps their resources for it until then.
     profile.point_seconds["PostFilter", outcome.code].observe(perf_counter() - started)
+    log.v(5).info(
+        "Status after running PostFilter plugins for pod",
+        pod=attempt.pod.key,
+        status=outcome.message,
+    )
     fit_error.diagnosis.post_filter_message = outcome.message
     failure.nominating, failure.victims = outcome.nominating, outcome.victims
     return failure

@@ -70,6 +70,7 @@ from proreus.framework.verdicts import IntArray
 log = logger(__name__)
 
 NO_NODES = "no nodes available to schedule pods"
+_REJECTED = "Pod rejected by plugin"
 _LONG_SECONDS = 0.1
 """Attempts that take at least so long are logged, as by kube-scheduler's utiltrace."""
 
@@ -125,6 +126,30 @@ class _Trace:
         log.v(2).info(
             "Trace", name=name, pod=pod, totalTime=_milliseconds(seconds), steps=", ".join(slow)
         )
+
+
+def _log_filter(attempt: Attempt, outcome: PreFilterOutcome, found: FeasibleNodes | None) -> None:
+    """Log how many nodes PreFilter and Filter have left, and why not the others."""
+    pod = attempt.pod.key
+    if found is None:
+        assert outcome.status is not None
+        text = "Status after running PreFilter plugins for pod"
+        log.v(5).info(text, pod=pod, status=outcome.status.message)
+        return
+    size = attempt.profile.table.size
+    evaluated = size if found.evaluated is None else len(found.evaluated)
+    rejected = {
+        f"{status.plugin}: {status.message}": count
+        for status, count in found.evaluated_verdicts.counts().items()
+        if count
+    }
+    log.v(5).info(
+        "Filtered nodes for pod",
+        pod=pod,
+        evaluatedNodes=evaluated,
+        feasibleNodes=found.count,
+        rejected=rejected,
+    )
 
 
 def _milliseconds(seconds: float) -> str:
@@ -209,6 +234,8 @@ class SchedulingCycle:
             outcome = await self._pre_filter(attempt)
             # PreFilter rejected the pod as a whole: Filter does not run, as in kube-scheduler.
             found = await self._find(attempt, outcome) if outcome.status is None else None
+            if log.threshold >= 5:
+                _log_filter(attempt, outcome, found)
             trace.step("Computing predicates done")
             if self.observer is not None:
                 rows = np.empty(0, dtype=np.intp) if found is None else found.rows
@@ -392,9 +419,13 @@ class SchedulingCycle:
         except PluginError as error:
             self.unreserve_and_forget(attempt, node_name)
             return error_failure(str(error), error, "Permit")
-        if permit.status is not None:
+        pod = attempt.pod.key
+        if (status := permit.status) is not None:
+            log.v(4).info(_REJECTED, pod=pod, plugin=status.plugin, status=status.message)
             self.unreserve_and_forget(attempt, node_name)
-            return rejected_on_node(permit.status, "Permit")
+            return rejected_on_node(status, "Permit")
+        if permit.timeouts:
+            log.v(4).info("One or more plugins asked to wait and no plugin rejected pod", pod=pod)
         return permit
 
     async def _permit_resize(self, attempt: Attempt, node_name: str, failure: Failure) -> Failure:
@@ -427,6 +458,7 @@ class SchedulingCycle:
             self.unreserve_and_forget(attempt, node_name)
             return error_failure(str(error), error, "Reserve")
         if rejected is not None:
+            log.v(4).info(_REJECTED, pod=pod.key, plugin=rejected.plugin, status=rejected.message)
             self.unreserve_and_forget(attempt, node_name)
             return rejected_on_node(rejected, "Reserve")
         return None

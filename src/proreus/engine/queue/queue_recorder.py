@@ -11,12 +11,21 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from proreus.base import logs
 from proreus.base.clock import Clock
 from proreus.base.metrics import Counter, Histogram, SchedulerMetrics
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 
+log = logs.logger(__name__)
+
 HISTORY_LENGTH = 10_000
 """How many moves are kept, of all pods together."""
+
+_MOVES = 5
+"""The level at which moves are logged, as in kube-scheduler."""
+_BECAUSE_GATED = ", because it is gated"
+_NAMES = {"active": "Active", "backoff": "Backoff", "unschedulable": "Unschedulable"}
+"""kube-scheduler's names of the queues in its log."""
 
 Move = tuple[float, str, str, str]
 """Time, key of the pod, step, and a detail."""
@@ -63,6 +72,11 @@ class QueueRecorder:
         incoming.pods.value += queued.size
         incoming.entities.value += 1
         self.note(queued.key, queue, label)
+        if log.threshold >= _MOVES:
+            text = "Entity moved to an internal scheduling queue" + _BECAUSE_GATED * gated
+            log.v(_MOVES).info(
+                text, type=queued.type, entity=queued.key, event=label, queue=_NAMES[queue]
+            )
 
     def _counters_of(
         self, queue: str, label: str, decided_queue: str, gated: bool, entity: str

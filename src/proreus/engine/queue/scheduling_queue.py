@@ -119,8 +119,8 @@ class SchedulingQueue(PendingPods):
             names_pods=options.pre_queueing_hints and not (forest is not None and forest.composite),
         )
 
-    def events_for(self, queued: QueuedPodInfo) -> list[EventRegistration]:
-        """Return the events that may have a waiting pod tried again, by plugin."""
+    def events_for(self, queued: QueuedEntityInfo) -> list[EventRegistration]:
+        """Return the events that may have a waiting pod or group tried again, by plugin."""
         plugins = {queued.gating_plugin} if queued.gated else queued.rejectors
         return self._hints.registered_by(queued.pod.spec.scheduler_name, plugins)
 
@@ -301,7 +301,18 @@ class SchedulingQueue(PendingPods):
                 missed = self._in_flight.events_since_pop(queued.uid)
                 self.pod_groups.add_unschedulable(queued, missed)
                 return
-            self._sub_queues.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
+            strategy = self._after_failure(queued)
+            self._sub_queues.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
+            if log.threshold >= 3:
+                log.v(3).info(
+                    "Pod moved to an internal scheduling queue",
+                    pod=queued.key,
+                    event=SCHEDULE_ATTEMPT_FAILURE,
+                    queue=self._sub_queues.queue_of(queued.key),
+                    schedulingCycle=self.scheduling_cycle,
+                    hint=strategy.name,
+                    unschedulablePlugins=sorted(queued.rejectors),
+                )
         finally:
             # Last, for the events since the pop decide where the pod goes.
             self._in_flight.done(queued.uid)

@@ -310,6 +310,12 @@ class Evictor:
             # If somebody else was faster, kube-scheduler sends no Event either.
             if not await self._delete(victim, preemptor, preemption):
                 return True
+            log.v(2).info(
+                "Preemptor Pod preempted victim Pod",
+                preemptor=preemptor.name,
+                victim=key_of(victim),
+                node=node_name,
+            )
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         if in_memory:
             note += " (in kube-scheduler memory)."

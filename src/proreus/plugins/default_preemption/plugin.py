@@ -18,6 +18,7 @@ from proreus.base.errors import ApiError, ExtenderError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.known_faults import KnownFault
 from proreus.base.kubernetes_version import Change
+from proreus.base.logs import logger
 from proreus.config.field_errors import child, invalid
 from proreus.config.fields import Int32, PluginArgs
 from proreus.framework.cycle_state import CycleState
@@ -68,6 +69,8 @@ from proreus.plugins.default_preemption.select_candidate import (
     Candidate,
     pick_one_node_for_preemption,
 )
+
+log = logger(__name__)
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
@@ -263,6 +266,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return PostFilterResult(Status.error(f'pods "{pod.name}" not found'))
         reason = self.ineligibility(state, live, verdicts)
         if reason:
+            log.v(5).info("Pod is not eligible for preemption", pod=pod.key, reason=reason)
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
         # Nor are those that depend on which other nodes there are.
@@ -289,6 +293,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         )
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
+            if not len(verdicts.rows_with(Code.UNSCHEDULABLE)):
+                log.v(3).info("Preemption will not help schedule pod on any node", pod=pod.key)
+            log.v(2).info(
+                "No preemption candidate is found; preemption is not helpful for scheduling",
+                pod=pod.key,
+            )
             # With candidates left, errors on other nodes are not reported at all.
             if dry_run.errors:
                 return PostFilterResult(Status.error(f"preemption: {_aggregate(dry_run.errors)}"))
@@ -304,6 +314,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if best is None:
             text = "preemption: no candidate node for preemption"
             return PostFilterResult(Status.unschedulable(text))
+        log.v(2).info(
+            "the target node for the preemption is determined", node=best.node_name, pod=pod.key
+        )
         return best
 
     def ineligibility(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> str:
@@ -332,7 +345,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         rows = verdicts.rows_with(Code.UNSCHEDULABLE)
         if not len(rows):
             return []
-        return dry_run.candidates(self.order_of_nodes(rows), self.num_candidates(len(rows)))
+        wanted = self.num_candidates(len(rows))
+        log.v(5).info(
+            "Dry run the preemption",
+            potentialNodesNumber=len(rows),
+            pdbsNumber=len(self._budgets),
+            candidatesNumber=wanted,
+        )
+        return dry_run.candidates(self.order_of_nodes(rows), wanted)
 
     async def _call_extenders(self, pod: Pod, candidates: list[Candidate]) -> list[Candidate]:
         """Return the candidates and victims that HTTP extenders keep. Raises ``ExtenderError``."""
