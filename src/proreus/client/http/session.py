@@ -66,6 +66,7 @@ class ApiClient:
 
     ``fence`` is checked before each request but GET is sent, and raises ``NotLeading``.
     ``forwarded_as``: see ``RequestHeaders``. ``health`` is told whether we are authenticated.
+    ``server_name``: what errors call the server.
 
     Must be created and closed in a running event loop: ``async with ApiClient(...) as client``.
     """
@@ -81,8 +82,10 @@ class ApiClient:
         fence: WriteFence | None = None,
         forwarded_as: str = "",
         health: AuthenticationHealth | None = None,
+        server_name: str = "apiserver",
     ) -> None:
         self.credentials = credentials
+        self._server_name = server_name
         self._health = health or AuthenticationHealth()
         self.hooks = hooks or RequestHooks()
         self.fence = fence or WriteFence()
@@ -277,5 +280,7 @@ class ApiClient:
         self.credentials.recheck()
         self._health.failed(error)
         if isinstance(error, NotConnected):
-            return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
-        return ResponseLost(f"{request}: no answer from the apiserver {self._base}: {text}")
+            return Unreachable(f"the {self._server_name} {self._base} cannot be reached: {text}")
+        return ResponseLost(
+            f"{request}: no answer from the {self._server_name} {self._base}: {text}"
+        )

@@ -7,6 +7,7 @@ hide what was printed. ``kubectl describe`` replaces them as well.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,9 +21,17 @@ _COMMANDS = re.compile(
 """Control characters except the line feed, other ends of lines, and changes of the direction."""
 
 
+_NO_WRAPPING = 10_000
+
+
 def new_console(**options: Any) -> Console:
-    """Return a ``rich`` console that shows U+FFFD in place of control characters."""
+    """Return a ``rich`` console that shows U+FFFD in place of control characters.
+
+    A pipe or a file has no width, so nothing is wrapped there, unless COLUMNS says so.
+    """
     console = Console(**options)
+    if not console.is_terminal and "width" not in options and "COLUMNS" not in os.environ:
+        console.width = _NO_WRAPPING
     console.push_render_hook(_PrintableOnly())
     return console
 

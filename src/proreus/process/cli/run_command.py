@@ -56,4 +56,6 @@ def _run(values: ParsedFlags) -> int:
     return run(values)
 
 
-command = GoCommand("run", FLAGS, _run, "Schedule pods on a cluster, in place of kube-scheduler.")
+command = GoCommand(
+    "run", FLAGS, _run, "Run the scheduler (accepts kube-scheduler's flags and configuration)."
+)

@@ -85,7 +85,10 @@ class SchedulerAccess:
             proxy = f"/api/v1/namespaces/{namespace}/services/https:{name}:https/proxy"
             path, forwarded_as = proxy + path, FORWARDED_AUTHORIZATION
         agent = user_agent("explain")
-        async with ApiClient(credentials, agent=agent, forwarded_as=forwarded_as) as client:
+        called = "scheduler" if self.scheduler else "apiserver"
+        async with ApiClient(
+            credentials, agent=agent, forwarded_as=forwarded_as, server_name=called
+        ) as client:
             for attempt in range(_PATIENCE):
                 try:
                     return await client.request("GET", path, query=query)
@@ -97,6 +100,8 @@ class SchedulerAccess:
 
 
 def _explained(error: ApiError, access: SchedulerAccess) -> ProreusError:
+    if _BAD_CERTIFICATE in str(error):
+        return ProreusError(f"{error}\n{_remedy(access)}")
     if error.status == 403:
         hint = "you need the right to get the nonResourceURL /explain/*, and without --scheduler "
         return ProreusError(f"{error}\n{hint}to get services/proxy (docs/explain.md)")
@@ -105,6 +110,24 @@ def _explained(error: ApiError, access: SchedulerAccess) -> ProreusError:
             f"{error}\nis there a Service {access.service}? (--service, --scheduler)"
         )
     return ProreusError(str(error))
+
+
+_BAD_CERTIFICATE = "certificate verify failed"
+
+
+def _remedy(access: SchedulerAccess) -> str:
+    """Return what to do about a certificate that is not accepted."""
+    if not access.scheduler:
+        return "certificate-authority of the kubeconfig has to be the CA of the apiserver"
+    if access.certificate_authority:
+        return (
+            f"{access.certificate_authority} is not the CA of the scheduler's certificate, or the "
+            "certificate has another host name"
+        )
+    return (
+        "name the CA of the scheduler's certificate with --certificate-authority FILE; a scheduler "
+        "without --tls-cert-file has a self-signed one, for --insecure-skip-tls-verify"
+    )
 
 
 def access_options(command: C) -> C:

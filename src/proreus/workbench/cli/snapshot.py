@@ -167,4 +167,4 @@ def _report(objects: ClusterObjects, info: SnapshotInfo, console: Any) -> None:
     console.print(f"{nodes:,} nodes, {pods:,} pods, {len(objects):,} objects", highlight=False)
     if info.unavailable:
         kinds = ", ".join(info.unavailable)
-        console.print(f"not served, or not allowed to list: {kinds}", highlight=False)
+        console.print(f"skipped (not served, or no right to list): {kinds}", highlight=False)

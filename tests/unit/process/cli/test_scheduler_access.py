@@ -10,7 +10,8 @@ import yaml
 from aiohttp import web
 
 from proreus.base.errors import ConfigError, ProreusError
-from proreus.process.cli.scheduler_access import SchedulerAccess
+from proreus.client.http.responses import Unreachable
+from proreus.process.cli.scheduler_access import SchedulerAccess, _explained
 from proreus.server.options import FORWARDED_AUTHORIZATION
 
 PROXY = "/api/v1/namespaces/proreus/services/https:proreus:https/proxy/explain/queue"
@@ -98,3 +99,26 @@ async def test_refusals_say_what_is_missing(
 async def test_a_service_has_a_namespace(access: Any) -> None:
     with pytest.raises(ConfigError, match="NAMESPACE/NAME"):
         await access(service="proreus")._get("/explain/queue", "")
+
+
+async def test_a_scheduler_that_cannot_be_reached_is_called_the_scheduler(
+    answers: Answers, access: Any
+) -> None:
+    with pytest.raises(ProreusError, match=r"the scheduler http://127.0.0.1:1 cannot be reached"):
+        await access(scheduler="http://127.0.0.1:1")._get("/explain/queue", "")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "authority", "remedy"),
+    [
+        ("https://s", "", "--insecure-skip-tls-verify"),
+        ("https://s", "ca.pem", "ca.pem is not the CA"),
+        ("", "", "certificate-authority of the kubeconfig"),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_names_the_remedy(
+    scheduler: str, authority: str, remedy: str
+) -> None:
+    error = Unreachable("certificate verify failed: self-signed certificate")
+    access = SchedulerAccess(scheduler=scheduler, certificate_authority=authority)
+    assert remedy in str(_explained(error, access))
