@@ -108,7 +108,7 @@ PAGE = (
         "proreus.framework",
         "PlacementGeneratePlugin PlacementFeasiblePlugin PlacementScorePlugin "
         "PodGroupSourcePlugin PodGroupPostFilterPlugin PodGroupInfo Placement OrderedPlacements "
-        "PlacementProgress PodGroupAssignments "
+        "PlacementProgress PodGroupAssignments PodGroupDescription "
         "PlacedPod ProposedAssignment SchedulePodGroup PodGroupPostFilterResult PodGroupStates "
         "PodGroupState PodGroupSchedulingCycle POD_GROUP_SCHEDULING_CYCLE",
         "Beta: behind kube-scheduler's gate GenericWorkload, and may change with it.",

@@ -66,8 +66,8 @@ async def test_the_overview_says_why_ten_pods_wait_and_what_would_help(shared: A
     text = await row.inner_text()
     assert re.match(r"\d\b", text), "the number of pods"
     assert "NodeResourcesFit" in text
-    assert re.search(r"Change the pod: \d+ less cpu", text)
-    assert re.search(r"Change node node-\d\d: \d+ more allocatable cpu", text)
+    assert re.search(r"Change the pod: request \d+ less cpu", text)
+    assert re.search(r"Change node node-\d\d: add \d+ allocatable cpu", text)
     row = shared.page.locator("#state tr", has_text="didn't match Pod's node affinity").first
     text = await row.inner_text()
     assert text.startswith("5")

@@ -174,6 +174,21 @@ def reasons_of_placements(placements: Iterable[Placement]) -> list[str]:
     return [*texts, f"{left} others: other reasons"] if left else texts
 
 
+class PodGroupDescription(Struct, frozen=True):
+    """A group as its plugin knows it, for explanations.
+
+    ``name``: ``namespace/name``. ``exists``: whether the object is there that says what the group
+    needs. ``min_count``: how many of its pods have to be scheduled together. ``pods``: all that are
+    known, by ``namespace/name``. ``placed``: how many of them have a node.
+    """
+
+    name: str
+    exists: bool
+    min_count: int = 0
+    pods: tuple[str, ...] = ()
+    placed: int = 0
+
+
 class OrderedPlacements(tuple[Placement, ...]):
     """Placements in the order of preference: the first in which the group fits is taken.
 

@@ -15,6 +15,7 @@ from proreus.framework.pod_group import (
     Placement,
     PlacementProgress,
     PodGroupAssignments,
+    PodGroupDescription,
     PodGroupInfo,
     PodGroupPostFilterResult,
     SchedulePodGroup,
@@ -50,6 +51,11 @@ class PodGroupSourcePlugin(Plugin):
         Pods with equal ranks are tried in the order of the queue.
         """
         return ()
+
+    def describe_group(self, pod: Pod) -> PodGroupDescription | None:
+        """Return the group of a pod for ``proreus explain``; None if it has none, or the group that
+        the plugin has provided says everything."""
+        return None
 
 
 class PlacementGeneratePlugin(Plugin):

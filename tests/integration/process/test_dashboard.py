@@ -163,7 +163,7 @@ async def test_a_simulation_shows_its_result(tmp_path, session, live):
         assert opened.read_text().strip() == base
         for path, expected in (
             ("", "NodeResourcesFit"),
-            ("pod/default/small", "It is bound to n"),
+            ("pod/default/small", "Bound to n"),
             ("pod/default/large", "Insufficient cpu"),
             ("pod-state/default/large", "no smaller change helps"),
         ):

@@ -47,7 +47,7 @@ async def cluster(start, kubeconfig, live, sandbox):
 async def test_a_placed_and_a_waiting_pod(cluster, sandbox, live):
     code, out, err = await proreus("explain", "pod", "default/small", *cluster)
     assert (code, err) == (0, "")
-    assert "It is bound to node-" in out
+    assert "Bound to node-" in out
     assert "NodeResourcesFit" in out
     assert "Bound: 20" in out
     code, out, _ = await proreus("explain", "pod", "default/small", "-o", "json", *cluster)

@@ -21,6 +21,7 @@ from proreus.framework import (
     PlacementFeasiblePlugin,
     PlacementProgress,
     PluginArgs,
+    PodGroupDescription,
     PodGroupInfo,
     PodGroupSourcePlugin,
     PodInfo,
@@ -35,7 +36,7 @@ from proreus.framework import (
     Verdicts,
     events,
 )
-from proreus.objects import PODS, Pod, parse_amount
+from proreus.objects import PODS, Pod, key_of, parse_amount
 
 ROOM = events.ADD | events.UPDATE_NODE_ALLOCATABLE
 
@@ -94,6 +95,20 @@ class BaseCoscheduling(
         """Return the group of a pod; None if it has none, or the PodGroup does not exist."""
         membership = membership_of(pod)
         return None if membership is None else self._objects.group_of(membership)
+
+    def describe_group(self, pod: Pod) -> PodGroupDescription | None:
+        """Return the group that a pod names."""
+        membership = membership_of(pod)
+        if membership is None:
+            return None
+        group, record = self._objects.group_of(membership), self._records.of(membership.key)
+        return PodGroupDescription(
+            membership.object_key,
+            exists=group is not None,
+            min_count=0 if group is None else group.min_member,
+            pods=tuple(map(key_of, record.members.values())),
+            placed=len(record.assigned),
+        )
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         before = "" if old is None else group_key(old)

@@ -88,12 +88,15 @@ class PendingPods:
 
     def pods_by_queue(self) -> dict[str, list[QueuedPodInfo]]:
         """Return the pods that wait at this moment, by kube-scheduler's queue names."""
-        return {
+        pods = {
             "active": self.active_pods(),
             "backoff": self.backoff_pods(),
             "unschedulable": self.unschedulable_pods(),
             "gated": self.gated_pods(),
         }
+        if (groups := self.pod_groups) is not None:
+            pods |= {"incomplete": list(groups.incomplete), "pending": list(groups.pending)}
+        return pods
 
     def pending_counts(self) -> dict[str, int]:
         """Return the number of waiting pods by kube-scheduler's queue names."""
@@ -111,6 +114,8 @@ class PendingPods:
         """Return the queued entity of a pod: the pod itself, or its group."""
         if self._sub_queues.get_entity(queued.key) is queued:
             return queued
+        if self.pod_groups is not None:
+            return self.pod_groups.group_of(queued.pod) or queued
         for group in (*self._active.pods(), *self._backoff.pods(), *self._unschedulable.pods()):
             if any(pod is queued for pod in group.queued_pods):
                 return group

@@ -16,6 +16,7 @@ configuration, ``profile.weights["TaintToleration"]`` is 3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from itertools import chain, takewhile
 from typing import TypeVar
 
@@ -186,6 +187,21 @@ class Profile:
         self.fetching = self._fetching()
         """``FetchingPlugin``s by extension point; empty in most profiles."""
         self.point_seconds = _PointSeconds(metrics, name)
+
+    def for_questions(self, metrics: SchedulerMetrics) -> Profile:
+        """Return a profile with the same plugins, whose results and times are kept apart.
+
+        Reserve is left out of plugins that act outside of the scheduler, or on the whole group.
+        """
+        other = copy(self)
+        other.equivalence_cache = EquivalenceCache(self.table)
+        other.metrics, other.point_seconds = metrics, _PointSeconds(metrics, self.name)
+        other.reserve = self.reserve.without(
+            plugin.name
+            for plugin in self.reserve
+            if is_out_of_tree(type(plugin)) or isinstance(plugin, PodGroupSourcePlugin)
+        )
+        return other
 
     def _watch(self, health_context: HealthContext) -> tuple[PluginHealthMonitor, ...]:
         """Wrap the methods of out-of-tree plugins, before anything binds one of them."""

@@ -13,7 +13,7 @@ from proreus.base.clock import Clock
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.insight.dashboard.listing import SHOWN, Listing
-from proreus.insight.explain.queues import first_tried, rejecting_plugins
+from proreus.insight.explain.queues import WaitReasons, first_tried
 from proreus.objects.pod import Pod
 
 READY = "ready"
@@ -89,11 +89,11 @@ def list_pods(
     reasons: Counter[str] = Counter()
     namespaces: Counter[str] = Counter()
     profiles: Counter[str] = Counter()
-    reason_of = cache(_reason_of)
+    why_waits, reason_of = WaitReasons(queue), cache(_reason_of)
     matching = []
     for place, waiting in queue.pods_by_queue().items():
         for queued in waiting:
-            why = READY if place == "active" else reason_of(rejecting_plugins(queued))
+            why = READY if place == "active" else reason_of(why_waits.of(queued))
             meta, of_profile = queued.pod.metadata, queued.pod.spec.scheduler_name
             reasons[why] += 1
             namespaces[meta.namespace] += 1

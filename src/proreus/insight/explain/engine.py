@@ -7,8 +7,8 @@ those of real pods out of the cache.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import perf_counter
 
 import numpy as np
@@ -75,14 +75,21 @@ class Engine:
         The columns have the change while the question is asked, so that plugins which look across
         nodes see it too. Nothing is scheduled meanwhile, and shared results are not asked.
         """
+        with self.changed_to(row, node):
+            return self.rejection(pod, row)
+
+    @contextmanager
+    def changed_to(self, row: int, node: Node) -> Iterator[None]:
+        """Have another node in a row for the length of a ``with`` block."""
         info = self.table[row]
         before = info.node
         assert before is not None
         if node is before:
-            return self.rejection(pod, row)
+            yield
+            return
         try:
             self._put(info, node)
-            return self.rejection(pod, row)
+            yield
         finally:
             self._put(info, before)
 

@@ -18,9 +18,13 @@ from proreus.insight.explain.explanation import (
     PodExplanation,
     QueueExplanation,
 )
+from proreus.insight.explain.group_help import LIMIT_SECONDS, help_for_group
+from proreus.insight.explain.group_trial import GroupTrial
+from proreus.insight.explain.groups import PodsOfGroup, group_of
 from proreus.insight.explain.nodes import explain_node
 from proreus.insight.explain.preemptions import Preemption, recent_preemptions
-from proreus.insight.explain.queues import explain_queue, explain_waiting
+from proreus.insight.explain.queues import explain_queue, explain_waiting, group_message
+from proreus.insight.explain.summaries import bound_summary, waiting_summary
 from proreus.insight.explain.what_if import help_for
 from proreus.objects.pod import Pod
 
@@ -67,7 +71,7 @@ class Explainer:
             if record is not None:
                 explanation.state = "deleted"
                 explanation.node = record.node
-                explanation.summary = "The pod is gone; this is the record of its last attempt."
+                explanation.summary = "The pod is gone. This is the record of its last attempt."
             else:
                 explanation.summary = "There is no pod of this name, and no record of one."
             return explanation
@@ -77,12 +81,12 @@ class Explainer:
         if live.spec.scheduler_name not in self._scheduler.profiles:
             explanation.state = "notOurs"
             explanation.summary = (
-                f"It is a pod of the scheduler {live.spec.scheduler_name}; this one has the "
-                f"profiles {', '.join(self._scheduler.profiles)}."
+                f"Its schedulerName is {live.spec.scheduler_name}. This scheduler has the profiles "
+                f"{', '.join(self._scheduler.profiles)}."
             )
         elif live.spec.node_name:
             explanation.state = "bound"
-            explanation.summary = _bound(explanation)
+            explanation.summary = bound_summary(explanation)
         else:
             self._explain_pending(explanation, live, changes)
         return explanation
@@ -112,15 +116,17 @@ class Explainer:
         queued = scheduler.queue.get(key)
         if queued is not None:
             explanation.state = "waiting"
-            explanation.waiting = explain_waiting(
-                scheduler.queue, queued, self._clock, scheduler.cache
-            )
-            if changes and not queued.gated and (engine := self._engine(queued)) is not None:
-                explanation.help = help_for(engine, queued.info)
+            group = group_of(scheduler, queued.pod)
+            explanation.waiting = explain_waiting(scheduler, queued, self._clock, group)
+            if group is not None:
+                explanation.group = group.state
+                explanation.group.message = group_message(group, self._records)
             if changes:
+                if explanation.waiting.queue not in ("gated", "incomplete"):
+                    self._explain_help(explanation, queued, group)
                 # Also of a pod that DefaultPreemption gates until its victims are evicted.
                 self._explain_victims(explanation, queued)
-            explanation.summary = _waiting(explanation)
+            explanation.summary = waiting_summary(explanation)
             return
         binding = self._binding(key)
         if binding is not None:
@@ -129,18 +135,26 @@ class Explainer:
             explanation.binding_point = binding["point"]
             explanation.binding_plugins = tuple(binding["plugins"])
             point = binding["point"] or "Bind"
-            explanation.summary = f"It is assumed on {binding['node']}, in {point}."
+            explanation.summary = f"Node {binding['node']} is chosen; the pod is in {point}."
             self._explain_permit(explanation, live.metadata.uid)
+            if (held := group_of(scheduler, live)) is not None:
+                explanation.group = held.state
+                if explanation.permit:
+                    explanation.summary = (
+                        f"Node {binding['node']} is chosen. The pod is held at Permit until enough "
+                        f"pods of its group {held.name} have a node: {held.scheduled} of "
+                        f"{held.min_count} so far."
+                    )
         elif scheduler.is_under_way(live.metadata.uid) or scheduler.cache.is_assumed(
             live.metadata.uid
         ):
             explanation.state = "inFlight"
-            explanation.summary = "It is being scheduled at this moment."
+            explanation.summary = "Being scheduled at this moment."
         elif live.metadata.deletion_timestamp is not None:
             explanation.state = "deleted"
-            explanation.summary = "It is being deleted, and is not scheduled any more."
+            explanation.summary = "Being deleted: it is not scheduled any more."
         else:
-            explanation.summary = "It has no node and is not in the queue: ask again in a moment."
+            explanation.summary = "It has no node and is not in the queue. Ask again in a moment."
 
     def _binding(self, key: str) -> dict[str, Any] | None:
         bindings = self._scheduler.describe_bindings(len(self._pods))["oldest"]
@@ -171,12 +185,29 @@ class Explainer:
             attempt.permit = tuple(holds)
         explanation.permit = tuple(holds)
 
-    def _engine(self, queued: QueuedPodInfo) -> Engine | None:
+    def _engine(self, queued: QueuedPodInfo, **limit: float) -> Engine | None:
         profile = self._scheduler.profiles.get(queued.pod.spec.scheduler_name)
         # Plugins of other processes answer requests: they cannot be asked without waiting.
         if profile is None or profile.fetching:
             return None
-        return Engine(profile, self._scheduler.scheduling_cycle.node_search)
+        return Engine(profile, self._scheduler.scheduling_cycle.node_search, **limit)
+
+    def _explain_help(
+        self, explanation: PodExplanation, queued: QueuedPodInfo, group: PodsOfGroup | None
+    ) -> None:
+        """Say what would help the pod, or its group as a whole where that needs several pods."""
+        if group is None or group.missing or group.min_count - group.scheduled <= 1:
+            if (engine := self._engine(queued)) is not None:
+                explanation.help = help_for(engine, queued.info)
+            return
+        engine = self._engine(queued, limit_seconds=LIMIT_SECONDS)
+        # While pods are missing, no change of those that are there helps.
+        if engine is None or group.root is None or group.known < group.min_count:
+            return
+        trial = GroupTrial(self._scheduler, engine.profile, group, lambda: engine.out_of_time)
+        found, explanation.help = help_for_group(trial, engine, group)
+        found.message = found.message or group_message(group, self._records)
+        explanation.group = found
 
     def _explain_victims(self, explanation: PodExplanation, queued: QueuedPodInfo) -> None:
         """Say for which reason each victim has to go that is still there."""
@@ -190,7 +221,7 @@ class Explainer:
         found = engine.rejections_beside(queued.info, attempt.nominated_node, names)
         for victim in attempt.victims:
             if victim.pod in found:
-                victim.reason += f"; beside it the preemptor would not fit: {found[victim.pod]}"
+                victim.reason += f"; if it stayed, the preemptor would not fit: {found[victim.pod]}"
 
     # ---- nodes and the queue -------------------------------------------------------------------
 
@@ -200,37 +231,4 @@ class Explainer:
 
     def queue(self) -> QueueExplanation:
         """Explain the whole queue."""
-        return explain_queue(self._scheduler.queue, self._records, self._clock)
-
-
-def _bound(explanation: PodExplanation) -> str:
-    node, attempt = explanation.node, explanation.attempt
-    if attempt is None or attempt.placement is None:
-        return f"It is bound to {node}; there is no record of the decision any more."
-    placement = attempt.placement
-    if placement.node != node:
-        return f"It is bound to {node}, although {placement.node} was chosen here."
-    if placement.total is None:
-        return f"It is bound to {node}, the only one of {attempt.nodes} nodes that fitted."
-    text = f"It is bound to {node}, the best of {placement.feasible} nodes that fitted"
-    if placement.tied > 1:
-        return f"{text}, one of {placement.tied} equals, drawn at random."
-    return f"{text}." if placement.margin is None else f"{text}, by {placement.margin} points."
-
-
-def _waiting(explanation: PodExplanation) -> str:
-    waiting, attempt = explanation.waiting, explanation.attempt
-    assert waiting is not None
-    if waiting.queue == "gated":
-        gates = ", ".join(waiting.scheduling_gates)
-        gates = f" ({gates})" if gates else ""
-        return f"It is not tried: {waiting.gating_plugin} gates it{gates}."
-    if waiting.queue == "active":
-        return f"It is number {waiting.position} in the active queue."
-    plugins = ", ".join(waiting.rejected_by) or "an error"
-    text = f"It waits after attempt {waiting.attempts}, which ended by {plugins}"
-    if attempt is not None and attempt.nominated_node:
-        text += f"; its victims on {attempt.nominated_node} are being evicted"
-    if waiting.queue == "backoff":
-        return f"{text}. It is tried again in {waiting.backoff_seconds:.0f} s."
-    return f"{text}. It is tried again after an event that may help."
+        return explain_queue(self._scheduler, self._records, self._clock)

@@ -1,10 +1,12 @@
 """Contents of explanations, as values that JSON and YAML can hold.
 
-Times are seconds since the epoch, ages and durations seconds. Names of pods are ``namespace/name``.
+Times are seconds since the epoch (``documents`` writes them as RFC 3339), ages and durations
+seconds. Names of pods are ``namespace/name``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -139,25 +141,44 @@ class WakingEvent(_Part):
     hinted: bool
 
 
-class GroupState(_Part):
-    """The group of a waiting pod. ``lacking``: pods that have to be created first.
+class BlockingPods(_Part):
+    """Pods of a group that find no node beside the others, for the same reasons. ``pods``: some of
+    them.
+    """
 
-    ``scheduled``: with a node, assumed ones included.
+    pods: tuple[str, ...]
+    count: int
+    rejected: tuple[RejectedNodes, ...] = ()
+
+
+class GroupState(_Part):
+    """The group of a pod. ``lacking``: pods that have to be created first.
+
+    ``missing``: the object that does not exist. ``scheduled``: pods with a node, assumed ones
+    included. The rest is what the engine has answered now, None and empty where it was not asked:
+    whether the group ``fits``; how many of its pods ``fit_together``, those with a node included;
+    the pods that are ``blocking`` it; ``message``: why it does not fit, in the engine's words.
     """
 
     name: str
     exists: bool
+    missing: str = ""
     min_count: int = 0
     pods: int = 0
     scheduled: int = 0
     lacking: int = 0
+    fits: bool | None = None
+    fit_together: int = 0
+    blocking: tuple[BlockingPods, ...] = ()
+    message: str = ""
 
 
 class Waiting(_Part):
     """The place of a waiting pod. ``queue`` is active, backoff, unschedulable or gated.
 
     ``since``: when it entered the queue. ``position``: 1 = next; 0 where there is no order.
-    ``ahead``: the first of those before it. ``attempts``: so far.
+    ``ahead``: the first of those before it. ``attempts``: so far. ``gated_because``: what the
+    gating plugin says. A pod whose PodGroup does not exist is in the queue incomplete.
     """
 
     queue: str
@@ -171,7 +192,7 @@ class Waiting(_Part):
     rejected_by: tuple[str, ...] = ()
     events: tuple[WakingEvent, ...] = ()
     retried_without_event_at: float | None = None
-    group: GroupState | None = None
+    gated_because: str = ""
 
 
 class PodChange(_Part):
@@ -189,25 +210,46 @@ class PodChange(_Part):
 
 
 class HelpfulChanges(_Part):
-    """Changes of the pod, or of the node, with which it fits there; asked with all of them."""
+    """Changes of the pod, or of the node, with which it fits there; asked with all of them.
+
+    ``pods``: how many pods of a group have to change alike, so that it fits as a whole; then
+    ``node`` is "".
+    """
 
     node: str
     changes: tuple[PodChange, ...]
+    pods: int = 0
+
+
+def by_changes(helped: Iterable[HelpfulChanges]) -> list[tuple[str, str]]:
+    """Return the changes as text, each once, after the names of the nodes."""
+    names: dict[str, list[str]] = {}
+    for one in helped:
+        text = "; ".join(change.text for change in one.changes)
+        names.setdefault(text, []).append(one.node or f"each of {one.pods} pods")
+    return [(", ".join(nodes), text) for text, nodes in names.items()]
 
 
 class WhatWouldHelp(_Part):
-    """Changes with which a waiting pod would fit now.
+    """Changes with which a waiting pod, or its group as a whole (``of_group``), would fit now.
+
+    ``group_fits``: the group fits as it is, and only has to be tried again.
 
     ``new_node_like``: a node like this one, with only its DaemonSet pods on it, would take the pod
     as it is; "" if none. ``fits_now``: nodes that would take it as it is, so that it only has to be
     tried again. ``error``: what a plugin raised when it was asked. ``incomplete``: there was no
     time to ask everything. ``changed_nodes``: changes of nodes instead, with which they would take
-    the pod as it is.
+    the pod as it is. ``changed_group``: changes of the group. ``new_nodes``: how many nodes like
+    ``new_node_like`` the pods of the group need that found none, by their requests.
     """
 
+    of_group: bool = False
+    group_fits: bool = False
     nodes: tuple[HelpfulChanges, ...] = ()
     changed_nodes: tuple[HelpfulChanges, ...] = ()
+    changed_group: tuple[PodChange, ...] = ()
     new_node_like: str = ""
+    new_nodes: int = 0
     fits_now: int = 0
     tried_nodes: int = 0
     incomplete: bool = False
@@ -215,7 +257,10 @@ class WhatWouldHelp(_Part):
 
 
 class PodExplanation(_Part):
-    """Everything about one pod. ``summary``: in one sentence. ``permit``: who holds it now."""
+    """Everything about one pod. ``summary``: in a few words. ``permit``: who holds it now.
+
+    ``group``: with which it is scheduled; None: with none.
+    """
 
     pod: str
     state: PodState
@@ -226,11 +271,17 @@ class PodExplanation(_Part):
     binding_point: str = ""
     binding_plugins: tuple[str, ...] = ()
     permit: tuple[PermitHold, ...] = ()
+    group: GroupState | None = None
     waiting: Waiting | None = None
     attempt: AttemptExplanation | None = None
     help: WhatWouldHelp | None = None
     earlier_attempts: int = 0
     kind: Literal["PodExplanation"] = "PodExplanation"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is no pod of this name, and no record of one."""
+        return self.state == "unknown" and not self.uid
 
 
 class NodeResource(_Part):
@@ -273,7 +324,7 @@ class NodeExplanation(_Part):
 
 
 class QueueReason(_Part):
-    """Waiting pods that the same plugins rejected."""
+    """Waiting pods that the same plugins rejected, or the words for another reason."""
 
     plugins: tuple[str, ...]
     count: int
@@ -291,8 +342,17 @@ class WaitingPod(_Part):
     rejected_by: tuple[str, ...] = ()
 
 
+class WaitingGroup(_Part):
+    """A group with pods in the queue. ``message``: why its last attempt failed."""
+
+    group: GroupState
+    since: float
+    waiting: int
+    message: str = ""
+
+
 class QueueExplanation(_Part):
-    """The whole queue. ``oldest`` are the longest waiting pods.
+    """The whole queue. ``oldest`` are the longest waiting pods and groups.
 
     ``starving``: pods whose attempts have failed while others with no higher priority were bound.
     """
@@ -304,6 +364,7 @@ class QueueExplanation(_Part):
     reasons: tuple[QueueReason, ...] = ()
     oldest: tuple[WaitingPod, ...] = ()
     starving: tuple[WaitingPod, ...] = ()
+    groups: tuple[WaitingGroup, ...] = ()
     records: int = 0
     record_bytes: int = 0
     kind: Literal["QueueExplanation"] = "QueueExplanation"

@@ -41,9 +41,11 @@ def _with_allocatable(node: Node, resource: str, amount: int) -> Node:
     return structs.replace(node, status=structs.replace(node.status, allocatable=amounts))
 
 
-def _more(node: Node, resource: str, before: int, after: int) -> NodeProposal:
+def with_more(node: Node, resource: str, before: int, after: int) -> NodeProposal:
+    """Return a node with more of a resource."""
     old, new = quantity(resource, before), quantity(resource, after)
-    text = f"{quantity(resource, after - before)} more allocatable {resource}: {new}, not {old}"
+    more = quantity(resource, after - before)
+    text = f"add {more} allocatable {resource}: {new} instead of {old}"
     change = PodChange(field=f"status.allocatable.{resource}", before=old, after=new, text=text)
     return NodeProposal(
         change,
@@ -59,12 +61,12 @@ def _resources(
     pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable
 ) -> Iterator[NodeProposal]:
     if len(info.pods) + 1 > info.allowed_pod_number:
-        yield _more(node, "pods", info.allowed_pod_number, len(info.pods) + 1)
+        yield with_more(node, "pods", info.allowed_pod_number, len(info.pods) + 1)
     for resource, requested in pod.requests.amounts.items():
         allocatable = info.allocatable[resource]
         needed = info.requested[resource] + requested
         if requested and needed > allocatable:
-            yield _more(node, resource, allocatable, needed)
+            yield with_more(node, resource, allocatable, needed)
 
 
 def _taints(pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
@@ -72,7 +74,7 @@ def _taints(pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable) -> Itera
     if taint is not None:
         left = tuple(one for one in node.spec.taints if one != taint)
         yield NodeProposal(
-            PodChange(field="spec.taints", before=str(taint), text=f"without the taint {taint}"),
+            PodChange(field="spec.taints", before=str(taint), text=f"remove the taint {taint}"),
             structs.replace(node, spec=structs.replace(node.spec, taints=left)),
         )
 
@@ -81,7 +83,7 @@ def _unschedulable(
     pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable
 ) -> Iterator[NodeProposal]:
     yield NodeProposal(
-        PodChange(field="spec.unschedulable", before="true", after="false", text="uncordoned"),
+        PodChange(field="spec.unschedulable", before="true", after="false", text="uncordon it"),
         structs.replace(node, spec=structs.replace(node.spec, unschedulable=False)),
     )
 
@@ -131,8 +133,8 @@ def _labelled(node: Node, labels: Mapping[str, str]) -> Iterator[NodeProposal]:
     removed = [key for key in before if key not in labels]
     if not added and not removed:
         return
-    texts = [f"with the label {key}={value}" for key, value in sorted(added.items())]
-    texts += [f"without the label {key}" for key in sorted(removed)]
+    texts = [f"add the label {key}={value}" for key, value in sorted(added.items())]
+    texts += [f"remove the label {key}" for key in sorted(removed)]
     was = [f"{key}={before[key]}" for key in sorted({*added, *removed}) if key in before]
     change = PodChange(
         field="metadata.labels",

@@ -2,8 +2,8 @@
 
     look_for_node_help ─► nearest rows ─► _help_on_node   propose, ask, until the pod fits
 
-Example: a pod of 4 CPUs; node a has 3 free of 8 and a taint. "1 more allocatable cpu: 9, not 8" and
-"without the taint": the engine was asked with a node a that has both.
+Example: a pod of 4 CPUs; node a has 3 free of 8 and a taint. "add 1 allocatable cpu: 9 instead of
+8" and "remove the taint": the engine was asked with a node a that has both.
 """
 
 from __future__ import annotations

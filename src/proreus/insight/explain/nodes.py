@@ -42,7 +42,7 @@ def explain_node(name: str, scheduler: Scheduler, records: KeptRecords | None) -
     return NodeExplanation(
         node=name,
         known=True,
-        summary=f"Pods on it: {len(info.pods)}; pods that wait and were rejected by it: {count}.",
+        summary=f"Pods on it: {len(info.pods)}. Waiting pods that it rejected: {count}.",
         unschedulable=info.unschedulable,
         taints=tuple(map(str, info.taints)),
         pods=len(info.pods),

@@ -2,7 +2,7 @@
 
 Paths of their own, so that RBAC can allow them without /metrics. The parameters are in the query:
 ``namespace``, ``name``; for a pod ``names``, how many nodes of each group are named, and
-``changes=false`` to leave out what would have to change.
+``changes=false`` to leave out what would have to change. Instants are RFC 3339 texts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from aiohttp import web
 
 from proreus.base import logs
 from proreus.insight.explain import Explainer
+from proreus.insight.explain.documents import to_document
 from proreus.insight.explain.explanation import Explanation
 from proreus.server.responses import json_body, method_not_allowed, status_body
 from proreus.server.server import Server
@@ -36,7 +37,7 @@ def add_explain_pages(server: Server, explainer: Explainer, leads: Callable[[], 
                 return status_body(503, "ServiceUnavailable", text)
             started = perf_counter()
             try:
-                response = json_body(explain(request))
+                response = json_body(to_document(explain(request)))
             except BadQuery as error:
                 return status_body(400, "BadRequest", str(error))
             seconds = perf_counter() - started

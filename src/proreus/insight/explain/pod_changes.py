@@ -53,11 +53,12 @@ def lower_request(pod: PodInfo, resource: str, amount: int) -> Proposal | None:
     if lowered is None or lowered.requests.amounts.get(resource, 0) > amount:
         return None
     old, new = quantity(resource, before), quantity(resource, amount)
+    less = quantity(resource, before - amount)
     change = PodChange(
         field=f"spec.containers[*].resources.requests.{resource}",
         before=old,
         after=new,
-        text=f"{quantity(resource, before - amount)} less {resource}: {new} instead of {old}",
+        text=f"request {less} less {resource}: {new} instead of {old}",
     )
     return Proposal(change, lowered, resource, amount)
 

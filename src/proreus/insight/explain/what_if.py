@@ -7,7 +7,8 @@
              ─► node_what_if    changes of the nodes instead
 
 Example: a pod of 4 CPUs; node a has 3 free and a taint, node b 1 free. Two plugins reject it on a
-and one on b, so b comes first: "3 CPUs less". On a it is "1 CPU less" and the toleration.
+and one on b, so b comes first: "request 3 less
+cpu". On a it is "request 1 less cpu" and the toleration.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def _without_pods(
         gone.append(other)
         if engine.rejection_without(pod, row, gone) is None:
             needed = _needed(gone, lambda fewer: engine.rejection_without(pod, row, fewer) is None)
-            text = "without " + ", ".join(one.key for one in needed)
+            text = "remove " + ", ".join(one.key for one in needed)
             change = PodChange(field="pods on the node", before=str(len(node.pods)), text=text)
             changes = (*(one.change for one in proposals), change)
             return Verified(row, pod, changes, tuple(needed))

@@ -20,8 +20,8 @@ async def test_the_overview_counts_and_says_why_pods_wait(world, browser):
     assert "Nodes 3" in browser.text
     assert re.search(r"2 Node Resources Fit default/(large|huge)", browser.text)
     assert "3 Insufficient cpu" in browser.text
-    assert re.search(r"Change the pod: \d+ less cpu", browser.text)
-    assert re.search(r"Change node n\d : \d+ more allocatable cpu", browser.text)
+    assert re.search(r"Change the pod: request \d+ less cpu", browser.text)
+    assert re.search(r"Change node n\d : add \d+ allocatable cpu", browser.text)
     assert "Latest reload none since the start" in browser.text
 
 
@@ -66,7 +66,7 @@ async def test_a_node_and_a_placed_pod(world, browser):
     await world.schedule(world.pod("a"), world.pod("b"))
     placed = world.node_of("a")
     assert await browser.get("/dashboard/pod/default/a") == 200
-    assert f"It is bound to {placed}" in browser.text
+    assert f"Bound to {placed}" in browser.text
     assert "NodeResourcesBalancedAllocation" in browser.text
     assert browser.html.count("<rect") >= 3
     assert "Best node without a plugin" in browser.text
@@ -84,7 +84,7 @@ async def test_a_waiting_pod_with_its_reasons_and_what_would_help(world, browser
     assert "Change the pod" in browser.text
     assert "no smaller change helps" in browser.text
     assert "Change a node" in browser.text
-    assert "more allocatable cpu" in browser.text
+    assert "allocatable cpu: " in browser.text
     assert 'hx-get="/dashboard/pod-state/default/large" hx-trigger="every 5s"' in browser.html
 
 

@@ -60,12 +60,14 @@ class World:
         for obj in objects:
             self.cluster.api.add(obj)
 
-    def schedule(self, *pods: Any) -> None:
+    def schedule(self, *pods: Any, attempts: int = 10_000) -> None:
+        """``attempts``: at most; 1.36 tries a group that backs off whenever nothing else waits."""
         self.add(*pods)
 
         async def run() -> None:
-            while await self.cluster.schedule_next() is not None:
-                pass
+            for _ in range(attempts):
+                if await self.cluster.schedule_next() is None:
+                    return
 
         self._runner.run(run())
 

@@ -56,7 +56,7 @@ def test_so_much_more_allocatable(world: World) -> None:
     world.add(node("a"))
     world.schedule(pod("old", cpu="1300m"))
     found = help_of(world, pod("p", cpu="3"))
-    assert texts(found) == ["300m more allocatable cpu: 4300m, not 4"]
+    assert texts(found) == ["add 300m allocatable cpu: 4300m instead of 4"]
     (change,) = found[0].changes
     assert (change.field, change.after, change.minimal) == ("status.allocatable.cpu", "4300m", True)
 
@@ -69,20 +69,20 @@ def test_several_resources_and_the_number_of_pods(world: World) -> None:
     requests = {"cpu": "1", "memory": "1Gi"}
     found = help_of(world, pod("p", c={"resources": {"requests": requests}}))
     assert sorted(texts(found)) == [
-        "1 more allocatable pods: 2, not 1",
-        "100m more allocatable cpu: 1100m, not 1",
+        "add 1 allocatable pods: 2 instead of 1",
+        "add 100m allocatable cpu: 1100m instead of 1",
     ]
 
 
-def test_without_taints_and_uncordoned(world: World) -> None:
+def test_taints_are_removed_and_it_is_uncordoned(world: World) -> None:
     tainted = node("a", taints=[TAINT, {"key": "b", "effect": "NoExecute"}])
     tainted["spec"]["unschedulable"] = True
     world.add(tainted)
     found = help_of(world, pod("p"))
     assert sorted(texts(found)) == [
-        "uncordoned",
-        "without the taint b:NoExecute",
-        "without the taint gpu=yes:NoSchedule",
+        "remove the taint b:NoExecute",
+        "remove the taint gpu=yes:NoSchedule",
+        "uncordon it",
     ]
 
 
@@ -98,8 +98,8 @@ def test_with_labels(world: World) -> None:
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     found = help_of(world, pod("p", nodeSelector={"disk": "ssd"}, affinity=affinity))
     assert texts(found) == [
-        "with the label any= and with the label disk=ssd and with the label size=8 and "
-        "with the label zone=z1 and without the label old"
+        "add the label any= and add the label disk=ssd and add the label size=8 and "
+        "add the label zone=z1 and remove the label old"
     ]
     assert found[0].changes[0].before == "disk=hdd, old=yes, size=3"
 
@@ -110,7 +110,7 @@ def test_the_second_term_where_the_first_cannot_match(world: World) -> None:
     label = {"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}
     required = {"nodeSelectorTerms": [other, label]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    assert texts(help_of(world, pod("p", affinity=affinity))) == ["with the label x=y"]
+    assert texts(help_of(world, pod("p", affinity=affinity))) == ["add the label x=y"]
 
 
 def test_a_node_without_the_label_of_the_domains_gets_one(world: World) -> None:
@@ -126,9 +126,7 @@ def test_a_node_without_the_label_of_the_domains_gets_one(world: World) -> None:
     world.add(node("a", zone="z1"), node("full", cpu="0", zone="z2"), node("b"))
     world.schedule(pod("old", labels=labels, nodeSelector={"zone": "z1"}))
     found = help_of(world, pod("p", labels=labels, **spread))
-    assert {one.node.metadata.name: texts([one]) for one in found}["b"] == [
-        "with the label zone=z2"
-    ]
+    assert {one.node.metadata.name: texts([one]) for one in found}["b"] == ["add the label zone=z2"]
 
 
 def test_nothing_is_proposed_where_only_pods_are_in_the_way(world: World) -> None:

@@ -42,7 +42,7 @@ def test_so_much_less_cpu_is_exact(world: World) -> None:
     world.add(node("a"))
     world.schedule(pod("old", cpu="1300m"))
     _, found, _ = help_of(world, pod("p", cpu="3"))
-    assert texts(found) == ["300m less cpu: 2700m instead of 3"]
+    assert texts(found) == ["request 300m less cpu: 2700m instead of 3"]
     assert found[0].changes[0].minimal
     assert found[0].pod.requests.amounts["cpu"] == 2700
 
@@ -134,7 +134,7 @@ def test_one_pod_less(world: World) -> None:
     world.add(small)
     world.schedule(pod("one", priority=5), pod("two"))
     _, found, new_node = help_of(world, pod("p"))
-    assert texts(found) == ["without default/two"]
+    assert texts(found) == ["remove default/two"]
     assert new_node == 0
 
 

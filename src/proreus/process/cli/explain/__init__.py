@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _Output = Literal["table", "json", "yaml"]
 
 
-@click.group("explain", short_help="Explain where pods are, and why they wait.")
+@click.group("explain", short_help="Say why a pod waits, or why it got its node.")
 def command() -> None:
-    """Ask a running scheduler to explain a pod, a node or its queue.
+    """Ask a running scheduler about a pod, a node or its queue.
 
-    The scheduler is found through the apiserver, by its Service, or by --scheduler URL.
-    Callers need the right to get the nonResourceURLs /explain/*.
+    The scheduler is found by its Service, through the apiserver, or at --scheduler URL.
+    You need the right to get the nonResourceURLs /explain/*.
     """
 
 
@@ -37,14 +37,16 @@ def pod_command(
     output: _Output = "table",
     **access: Any,
 ) -> None:
-    """Explain a pod: why it got its node, or why it waits and what would help it.
+    """Say why a pod got its node, or why it waits and what would help it.
+
+    Exits with 1 if there is no such pod.
 
     -n, --namespace
         Namespace of the pod.
     --names
-        Rejected nodes to name by reason. [default]
+        How many rejected nodes to name for each reason. [default]
     --no-changes
-        Do not look for what would make the pod fit.
+        Do not look for changes that would help.
     -o, --output
         Output format. [default]
     """
@@ -63,7 +65,9 @@ def pod_command(
 @documented_options
 @access_options
 def node_command(*, node: str, output: _Output = "table", **access: Any) -> None:
-    """Explain a node: its pods, its free resources, and the waiting pods that it rejects.
+    """Show a node's pods and free resources, and the waiting pods that it rejects.
+
+    Exits with 1 if there is no such node.
 
     -o, --output
         Output format. [default]
@@ -77,7 +81,7 @@ def node_command(*, node: str, output: _Output = "table", **access: Any) -> None
 @documented_options
 @access_options
 def queue_command(*, output: _Output = "table", **access: Any) -> None:
-    """List the waiting pods with their reasons and times.
+    """Show the waiting pods and groups: how many, since when, and why.
 
     -o, --output
         Output format. [default]
@@ -104,17 +108,28 @@ kubectl_command.add_command(pod_command, "why")
 
 
 def _show(body: bytes, output: str, of: type[Explanation]) -> None:
+    from proreus.insight.explain.documents import from_json
+
+    explained = from_json(body, of)
     if output != "table":
         from proreus.process.cli.documents import echo_document
 
         echo_document(body, output)
+        _exit(explained)
         return
-    import msgspec
-
     from proreus.process.cli.console import new_console
     from proreus.process.cli.explain.tables import tables_of
 
-    explained = msgspec.json.decode(body, type=of)
     console = new_console()
     for part in tables_of(explained):
         console.print(part)
+    _exit(explained)
+
+
+def _exit(explained: Explanation) -> None:
+    """Exit with 1 if there is no such pod or node."""
+    from proreus.insight.explain import NodeExplanation, PodExplanation
+
+    no_pod = isinstance(explained, PodExplanation) and explained.is_unknown
+    if no_pod or (isinstance(explained, NodeExplanation) and not explained.known):
+        click.get_current_context().exit(1)
