@@ -170,7 +170,7 @@ async def test_pages_are_live(shared: Any, shared_cluster: SharedCluster) -> Non
     )
     shared_cluster.cluster.advance(20)
     await shared_cluster.schedule()
-    await page.get_by_text("It is bound to larger").wait_for()
+    await page.get_by_text("Bound to larger").wait_for()
 
 
 @pytest.mark.parametrize("width", [1280, 400])
