@@ -69,6 +69,7 @@ def test_a_configuration_of_koordinator_works_with_the_successors_of_its_plugins
             "preBind: {enabled: [", "preBind: {enabled: [{name: NodeResourceTopologyMatch}, "
         )
         .replace("{name: LoadAwareScheduling}", "{name: NodeResourceTopologyMatch}")
+        .replace("preFilter: {enabled: [", "preFilter: {enabled: [{name: CapacityScheduling}, ")
         .replace("postFilter: {enabled: [", "postFilter: {enabled: [{name: CapacityScheduling}, ")
     )
     code, _, err = run(capsys, "--config", path)
