@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 import yaml
@@ -52,7 +53,8 @@ async def test_a_placed_and_a_waiting_pod(cluster, sandbox, live):
     assert "Bound: 20" in out
     code, out, _ = await proreus("explain", "pod", "default/small", "-o", "json", *cluster)
     attempt = json.loads(out)["attempt"]
-    assert attempt["at"] <= attempt["boundAt"] < attempt["at"] + 20
+    at, bound_at = (datetime.fromisoformat(attempt[name]) for name in ("at", "boundAt"))
+    assert at <= bound_at < at + timedelta(seconds=20)
 
     code, out, err = await proreus("why", "large", *cluster)
     assert (code, err) == (0, "")
