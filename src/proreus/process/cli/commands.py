@@ -22,6 +22,7 @@ _COMMANDS = {
     "new-plugin": "proreus.process.cli.new_plugin",
     "example": "proreus.process.cli.example",
     "crds": "proreus.process.cli.crds",
+    "chart": "proreus.process.cli.chart",
     "version": "proreus.process.cli.version",
 }
 """Module with the ``command`` of each subcommand of the core, in the order of the help text."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import click
 
 from proreus.process.cli.documented_options import documented_options
-
-_LEFT_OUT = shutil.ignore_patterns("test_*.py", "__pycache__")
-"""Tests of an example need the repository."""
+from proreus.process.cli.shipped import shipped_folder, write_folder
 
 
 @click.command("example", short_help="List the examples, or write one into a folder.")
@@ -40,19 +37,12 @@ def command(
     if name not in folders:
         raise click.BadParameter(f"{name}: choose from {', '.join(folders)}", param_hint="NAME")
     target = dir_ / name
-    if target.exists() and any(target.iterdir()):
-        raise click.ClickException(f"{target} exists and is not empty")
-    shutil.copytree(folders[name], target, ignore=_LEFT_OUT, dirs_exist_ok=True)
-    for file in sorted(target.rglob("*")):
-        if file.is_file():
-            click.echo(f"wrote {file}")
+    write_folder(folders[name], target)
     click.echo(f"\nnext: read {target / 'README.md'}")
 
 
 def example_folders() -> dict[str, Path]:
     """Return the folders of all examples, by name."""
-    from proreus.process.cli.shipped import shipped_folder
-
     readmes = sorted(shipped_folder("examples").glob("*/README.md"))
     return {readme.parent.name: readme.parent for readme in readmes}
 

@@ -1,16 +1,21 @@
-"""Files that come with the code: definitions of custom resources, examples.
+"""Files that come with the code: definitions of custom resources, examples, the chart.
 
 The wheel has them in ``proreus/shipped`` (pyproject.toml), a checkout in their own folders.
 """
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+
+import click
 
 import proreus
 from proreus.base.errors import ConfigError
 
 _PACKAGE = Path(proreus.__file__).parent
+_LEFT_OUT = shutil.ignore_patterns("test_*.py", "__pycache__")
+"""Tests of an example need the repository."""
 
 
 def shipped_folder(name: str) -> Path:
@@ -19,3 +24,13 @@ def shipped_folder(name: str) -> Path:
         if (root / name).is_dir():
             return root / name
     raise ConfigError(f"this installation of proreus has no {name}")
+
+
+def write_folder(source: Path, target: Path) -> None:
+    """Copy a folder and say which files it has; the target may not have any yet."""
+    if target.exists() and any(target.iterdir()):
+        raise click.ClickException(f"{target} exists and is not empty")
+    shutil.copytree(source, target, ignore=_LEFT_OUT, dirs_exist_ok=True)
+    for file in sorted(target.rglob("*")):
+        if file.is_file():
+            click.echo(f"wrote {file}")

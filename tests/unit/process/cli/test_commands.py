@@ -17,7 +17,17 @@ def run(*arguments):
 def test_help_names_every_command(capsys):
     assert run("--help") == 0
     out = capsys.readouterr().out
-    for name in ("run", "explain", "why", "plugins", "new-plugin", "example", "crds", "version"):
+    for name in (
+        "run",
+        "explain",
+        "why",
+        "plugins",
+        "new-plugin",
+        "example",
+        "crds",
+        "chart",
+        "version",
+    ):
         assert f"\n  {name} " in out
 
 
@@ -42,7 +52,7 @@ def test_an_unknown_command_is_an_error(capsys):
     assert "No such command" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["new-plugin", "plugins", "example", "crds"])
+@pytest.mark.parametrize("name", ["new-plugin", "plugins", "example", "crds", "chart"])
 def test_every_option_has_a_help_text(name):
     command = proreus_command.get_command(click.Context(proreus_command), name)
     silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
