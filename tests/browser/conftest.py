@@ -117,9 +117,12 @@ async def open_browser(executable: str) -> AsyncIterator[OpenBrowser]:
 
 
 @pytest.fixture
-async def watched(open_browser: OpenBrowser, demo: str) -> Watched:
+async def watched(open_browser: OpenBrowser, demo: str) -> AsyncIterator[Watched]:
     """Return a page of the demo's dashboard."""
-    return await open_browser(demo)
+    made = await open_browser(demo)
+    yield made
+    # Before the demo ends: a page that is live would find nobody.
+    await made.page.close()
 
 
 @pytest.fixture
@@ -137,5 +140,7 @@ async def shared(
     """Return a page of that cluster's dashboard."""
     dashboard = Dashboard(shared_cluster.sources, ("127.0.0.1", 0))
     await dashboard.start()
-    yield await open_browser(dashboard.local_url)
+    made = await open_browser(dashboard.local_url)
+    yield made
+    await made.page.close()
     await dashboard.stop()

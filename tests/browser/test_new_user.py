@@ -69,9 +69,8 @@ async def test_the_overview_says_why_ten_pods_wait_and_what_would_help(shared: A
     assert re.search(r"Change the pod: request \d+ less cpu", text)
     assert re.search(r"Change node node-\d\d: add \d+ allocatable cpu", text)
     row = shared.page.locator("#state tr", has_text="didn't match Pod's node affinity").first
-    text = await row.inner_text()
-    assert text.startswith("5")
-    assert "disk=nvme" in text
+    await row.filter(has_text="disk=nvme").wait_for()
+    assert (await row.inner_text()).startswith("5"), "the number of pods"
 
 
 async def test_the_overview_says_why_a_gang_waits_and_what_would_help(shared: Any) -> None:
@@ -128,7 +127,7 @@ async def test_a_groups_page_says_why_it_waits_and_what_would_help(shared: Any) 
     await take_picture(page, "groups")
     await page.get_by_role("link", name="bert").click()
     await page.get_by_role("heading", name="Group default/bert").wait_for()
-    await page.get_by_role("heading", name="Change the pod").wait_for()
+    await page.get_by_role("heading", name="Change the pods").wait_for()
     await take_picture(page, "group")
     text = await said(page)
     assert "Insufficient cpu" in text

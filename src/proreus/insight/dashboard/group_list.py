@@ -12,8 +12,9 @@ from proreus.engine.scheduler import Scheduler
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.workload_forest import Group
 from proreus.insight.dashboard.pod_list import gates_of, short_reasons
+from proreus.insight.explain.groups import PodsOfGroup, group_of
 from proreus.insight.explain.queues import first_tried
-from proreus.objects.scheduling import POD_GROUP_TYPE, EntityKey
+from proreus.objects.scheduling import POD_GROUP_TYPE, EntityKey, pod_group_key
 
 
 class GroupRow(msgspec.Struct):
@@ -37,6 +38,8 @@ class GroupRow(msgspec.Struct):
     attempts: int = 0
     blocking: str = ""
     why: str = ""
+    kept: PodsOfGroup | None = None
+    """The group, where a plugin keeps it to itself."""
 
     @property
     def key(self) -> str:
@@ -71,6 +74,7 @@ class Groups:
     ) -> None:
         self._forest = scheduler.cache.workload_forest
         self._states = scheduler.cache.pod_group_states
+        self._scheduler = scheduler
         self._queue = scheduler.queue
         self._clock = clock
         self._message_of = message_of
@@ -84,6 +88,40 @@ class Groups:
             entity = EntityKey(POD_GROUP_TYPE, namespace, name)
             if self._forest.get(entity) is None:
                 yield self.row(entity, None)
+        yield from self._kept_by_plugins()
+
+    def _kept_by_plugins(self) -> Iterator[GroupRow]:
+        """Yield the groups with waiting pods that are only known to plugins."""
+        sources = [one.pod_group_source for one in self._scheduler.profiles.values()]
+        if not any(sources):
+            return
+        seen: set[str] = set()
+        for pods in self._queue.pods_by_queue().values():
+            for queued in pods:
+                if queued.key in seen or pod_group_key(queued.pod):
+                    continue
+                group = group_of(self._scheduler, queued.pod)
+                if group is not None:
+                    seen.update(one.key for one in group.waiting)
+                    yield self._kept(group)
+
+    def _kept(self, group: PodsOfGroup) -> GroupRow:
+        namespace, _, name = group.name.partition("/")
+        row = GroupRow(
+            kind="of a plugin",
+            namespace=namespace,
+            name=name,
+            parent="",
+            needed=group.min_count,
+            pods=group.known,
+            placed=group.scheduled,
+            waiting=len(group.waiting),
+            state="",
+            kept=group,
+        )
+        waiting = [queued.info for queued in group.waiting]
+        self._explain(row, waiting, exists=not group.missing)
+        return row
 
     def find(self, namespace: str, name: str) -> GroupRow | None:
         """Return a group by name; None if neither it nor a pod of it is known."""
@@ -92,6 +130,8 @@ class Groups:
 
     def members(self, row: GroupRow) -> list[tuple[PodInfo, str]]:
         """Return the pods of a group with their nodes, waiting ones first, then by name."""
+        if row.kept is not None:
+            return [(queued.info, "") for queued in row.kept.waiting]
         states = list(self._states_of(EntityKey(row.kind.lower(), row.namespace, row.name)))
         waiting = [(pod, "") for state in states for pod in state.unscheduled.values()]
         placed = [(one.pod, one.node_name) for state in states for one in state.scheduled()]
@@ -113,7 +153,7 @@ class Groups:
             waiting=len(waiting),
             state="",
         )
-        self._explain(row, group, waiting)
+        self._explain(row, waiting, exists=group is not None)
         return row
 
     def _states_of(self, key: EntityKey) -> Iterator[PodGroupState]:
@@ -123,7 +163,7 @@ class Groups:
             if state is not None:
                 yield state
 
-    def _explain(self, row: GroupRow, group: Group | None, waiting: list[PodInfo]) -> None:
+    def _explain(self, row: GroupRow, waiting: list[PodInfo], *, exists: bool) -> None:
         """Say where a group stands, and why."""
         queued = self._first_queued(waiting)
         if queued is not None:
@@ -131,7 +171,7 @@ class Groups:
             first = first_tried(queued)
             row.since = self._clock.now() - (self._clock.monotonic() - first)
             row.attempts = max(queued.attempts, entity.attempts if entity else 0)
-        if group is None:
+        if not exists:
             row.state = "not found"
             row.why = "The PodGroup does not exist. Its pods wait until it is created."
         elif row.pods < row.needed:

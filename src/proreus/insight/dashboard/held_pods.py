@@ -21,7 +21,9 @@ class HeldPod(msgspec.Struct):
 def held_pods(scheduler: Scheduler, clock: Clock) -> list[HeldPod]:
     """Return the pods at Permit, the longest waiting first."""
     epoch = clock.now() - clock.monotonic()
-    bindings = scheduler.describe_bindings(scheduler.bindings_in_flight)["oldest"]
+    # Pods at Permit are not counted as bindings in flight.
+    limit = scheduler.bindings_in_flight + len(scheduler.waiting_pods)
+    bindings = scheduler.describe_bindings(limit)["oldest"]
     nodes = {binding["pod"]: binding["node"] for binding in bindings}
     found = [
         HeldPod(

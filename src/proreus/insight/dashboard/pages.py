@@ -91,8 +91,12 @@ class Pages:
         """Return a reason with the text for its longest waiting pod, and what would help that."""
         namespace, _, name = reason.oldest.partition("/")
         text = short_reasons(self._sources.explainer.last_failure(reason.oldest))
-        with_help = number < _REASONS_WITH_HELP
-        return reason, text, self._help.explanation(namespace, name).help if with_help else None
+        if number >= _REASONS_WITH_HELP:
+            return reason, text, None
+        explained = self._help.explanation(namespace, name)
+        if not text and explained.waiting is not None:
+            text = explained.waiting.gated_because
+        return reason, text, explained.help
 
     # ---- pods ----------------------------------------------------------------------------------
 

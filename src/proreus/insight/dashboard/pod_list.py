@@ -154,13 +154,11 @@ def gates_of(queued: QueuedPodInfo) -> str:
 
 
 def short_reasons(message: str) -> str:
-    """Return the reasons of a message such as ``0/3 nodes are available: 3 Insufficient cpu.``
+    """Return a message such as ``0/3 nodes are available: 3 Insufficient cpu`` without its end.
 
-    What it says about preemption, and that no claims can be deallocated, is left out.
+    There it speaks of preemption, and of claims that cannot be deallocated.
     """
     text = message.partition(" preemption: ")[0]
-    _, found, reasons = text.partition(" nodes are available: ")
-    text = reasons if found else text
     return text.replace(" no new claims to deallocate,", "").strip().removesuffix(".")
 
 

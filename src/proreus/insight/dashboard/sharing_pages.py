@@ -17,6 +17,7 @@ from proreus.insight.dashboard.pod_list import short_reasons
 from proreus.insight.dashboard.rendering import Renderer
 from proreus.insight.explain.explanation import WhatWouldHelp
 from proreus.insight.explain.preemptions import Preemption
+from proreus.insight.explain.summaries import group_summary
 from proreus.insight.page_sources import PageSources
 
 if TYPE_CHECKING:
@@ -90,9 +91,13 @@ class SharingPages:
         return [(row, self._help_for(row)) for row in waiting[:limit]]
 
     def _help_for(self, row: GroupRow) -> WhatWouldHelp | None:
+        """Return what would help a group, and let its row say what the engine has answered."""
         if row.state != "waiting" or not row.blocking:
             return None
-        return self._help.explanation(*row.blocking.split("/", 1)).help
+        explained = self._help.explanation(*row.blocking.split("/", 1))
+        if explained.group is not None and explained.group.fits is not None:
+            row.why = group_summary(explained.group)
+        return explained.help
 
     def group(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return one group: its pods, and why it waits."""
@@ -110,8 +115,8 @@ class SharingPages:
         return self._render(
             template,
             here="groups",
-            group=row,
             help=self._help_for(row),
+            group=row,
             members=[self._member(*one) for one in members[:SHOWN]],
         )
 

@@ -106,7 +106,10 @@ async def test_pods_that_wait_longest_come_first_and_all_are_counted(world):
 async def test_a_list_of_pods_has_the_reasons_beside_the_plugins(world):
     await world.schedule(world.pod("large", "64"))
     [large] = listed(world).pods
-    assert (large.rejected_by, large.reasons) == ("NodeResourcesFit", "3 Insufficient cpu")
+    assert (large.rejected_by, large.reasons) == (
+        "NodeResourcesFit",
+        "0/3 nodes are available: 3 Insufficient cpu",
+    )
 
 
 async def test_pods_are_filtered_by_namespace_and_profile_and_sorted_by_any_column(world):
@@ -142,7 +145,9 @@ def test_reasons_are_those_of_filter_without_preemption():
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). no new "
         "claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful."
     )
-    assert short_reasons(message) == "1 Insufficient cpu, 2 node(s) had untolerated taint(s)"
+    assert short_reasons(message) == (
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s)"
+    )
     assert short_reasons("a plugin's own words.") == "a plugin's own words"
     assert short_reasons("") == ""
 

@@ -84,7 +84,7 @@ async def test_a_waiting_pod_with_its_reasons_and_what_would_help(world, browser
     assert "Change the pod" in browser.text
     assert "no smaller change helps" in browser.text
     assert "Change a node" in browser.text
-    assert "allocatable cpu: " in browser.text
+    assert "allocatable cpu" in browser.text
     assert 'hx-get="/dashboard/pod-state/default/large" hx-trigger="every 5s"' in browser.html
 
 

@@ -1,14 +1,27 @@
 """Groups, quotas and preemption on the pages."""
 
+import asyncio
 import re
 
 import aiohttp
 import pytest
 
+from proreus.addons.coscheduling import Coscheduling
+from proreus.base.feature_gates import FeatureGates
+from proreus.config.load import load
+from proreus.engine.runtime.registry import Registry
 from proreus.insight.dashboard import Dashboard
+from proreus.insight.dashboard.group_list import Groups
+from proreus.insight.dashboard.held_pods import held_pods
+from proreus.insight.decisions.recorder import DecisionRecorder
+from proreus.insight.explain import Explainer
+from proreus.objects.kinds import PODS
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE_PLUGINS
+from unit.offline_objects import node
 
 from .conftest import Browser
-from .shared_cluster import SharedCluster, group, member, pod
+from .shared_cluster import SharedCluster, configuration, group, member, pod
 
 
 @pytest.fixture
@@ -100,9 +113,35 @@ async def test_preemption_shows_the_victims_until_they_are_gone(cluster, pages):
     assert re.search(r"Earlier .*default/urgent .*gone", pages.text)
 
 
-async def test_pods_that_permit_holds_are_listed_with_their_node(cluster, pages):
-    await pages.get("/dashboard/groups")
-    assert "Pods that hold a node" not in pages.text
+async def test_gangs_that_a_plugin_holds_at_permit_are_listed_with_their_pods():
+    gates, registry = FeatureGates(), Registry([*IN_TREE_PLUGINS, Coscheduling])
+    points = {"disabled": [{"name": "*"}], "enabled": [{"name": "Coscheduling"}]}
+    plugins = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}, "queueSort": points}
+    config = {**configuration(), "profiles": [{"plugins": plugins}]}
+    cluster = OfflineCluster(load(config, registry, gates), registry, gates)
+    pods = cluster.api.store(PODS)
+    recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock)
+    explainer = Explainer(cluster.scheduler, recorder, pods, cluster.clock)
+    gang = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "default"},
+        "spec": {"minMember": 3},
+    }
+    for one in (node("n", "2"), gang):
+        cluster.api.add(one)
+    for number in range(3):
+        made = pod(f"gang-{number}", "1")
+        made["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "gang"}
+        cluster.api.add(made)
+    for _ in range(2):
+        await cluster.schedule_next()
+    await asyncio.sleep(0)
+    held = held_pods(cluster.scheduler, cluster.clock)
+    assert [(one.node, one.plugins) for one in held] == [("n", ("Coscheduling",))] * 2
+    [row] = Groups(cluster.scheduler, cluster.clock, explainer.last_failure).rows()
+    assert (row.key, row.kind, row.needed, row.pods) == ("default/gang", "of a plugin", 3, 3)
+    assert (row.placed, row.waiting, row.state) == (2, 1, "waiting")
 
 
 async def test_the_overview_says_why_pods_and_groups_wait(pages):
