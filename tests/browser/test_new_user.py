@@ -76,6 +76,7 @@ async def test_the_overview_says_why_ten_pods_wait_and_what_would_help(shared: A
 async def test_the_overview_says_why_a_gang_waits_and_what_would_help(shared: Any) -> None:
     await shared.open("")
     await shared.page.locator("#state tr", has_text="no time").first.wait_for(state="detached")
+    await shared.page.set_viewport_size({"width": 1280, "height": 1250})
     await take_picture(shared.page, "overview")
     row = shared.page.locator("#state tr", has_text="bert").last
     await row.filter(has_text="less cpu").wait_for()

@@ -7,7 +7,7 @@ them all: text of the cluster that got into a page as markup would not run.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +15,8 @@ from urllib.parse import quote
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from proreus.insight.explain.explanation import HelpfulChanges
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -57,6 +59,7 @@ class Renderer:
             auto_reload=False,
         )
         self._environment.filters.update(
+            alike=alike,
             amount=amount,
             breakable=breakable,
             duration=duration,
@@ -94,6 +97,15 @@ def since(at: float, now: float) -> Markup:
     return Markup('<time datetime="{0}" title="since {0}">{1}</time>').format(
         text, duration(now - at)
     )
+
+
+def alike(helped: Iterable[HelpfulChanges]) -> list[tuple[HelpfulChanges, list[str]]]:
+    """Return changes that several nodes have in common once, with the names of the nodes."""
+    found: dict[tuple[str, ...], tuple[HelpfulChanges, list[str]]] = {}
+    for one in helped:
+        texts = tuple(change.text for change in one.changes)
+        found.setdefault(texts, (one, []))[1].append(one.node)
+    return list(found.values())
 
 
 def breakable(name: str) -> Markup:

@@ -85,6 +85,8 @@ async def test_a_waiting_pod_with_its_reasons_and_what_would_help(world, browser
     assert "no smaller change helps" in browser.text
     assert "Change a node" in browser.text
     assert "allocatable cpu" in browser.text
+    [changes] = re.findall(r"Change a node Node Change (.*?) Try a change", browser.text)
+    assert re.match(r"n0 , n1 , n2 add \d+ allocatable cpu", changes), "equal changes are one row"
     assert 'hx-get="/dashboard/pod-state/default/large" hx-trigger="every 5s"' in browser.html
 
 
