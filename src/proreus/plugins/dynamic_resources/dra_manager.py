@@ -169,8 +169,8 @@ class DRAManager:
     def _class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.extended.put(old, new)
         self._allocation_caches.clear()
-        # Compiled now: the first expression of the process loads cel-cpp, which takes longer than
-        # a search may.
+        # Compiled now: the first expression of the process makes the environments, which takes
+        # longer than a search may.
         for selector in new.spec.selectors if new is not None else ():
             if selector.cel is not None:
                 compile_selector(selector.cel.expression)

@@ -13,7 +13,6 @@ from proreus.process.loading.load import PluginSources, load
 
 _NOT_OF_A_RUN = (
     "aiohttp",
-    "cel_expr_python",
     "click",
     "cryptography",
     "hypothesis",

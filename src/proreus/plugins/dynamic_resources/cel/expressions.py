@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, Generic, TypeVar
+
+from cel_expr_python import cel
 
 from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.base.errors import ProreusError
 from proreus.objects.protobuf import BYTES, Field, encode_message, fields
+from proreus.plugins.dynamic_resources.cel import environments
 from proreus.plugins.dynamic_resources.cel.cost import (
     LIMIT_EXCEEDED,
     Bound,
@@ -69,7 +71,7 @@ class DeviceView:
         for name in ("attributes", "capacity") if domains else ():
             variables[name] = {**{domain: {} for domain in domains}, **variables[name]}
         fields_alone = {f"device.{name}": value for name, value in variables.items()}
-        return _environments().evaluator().Activation({"device": self.variables, **fields_alone})
+        return environments.evaluator().Activation({"device": self.variables, **fields_alone})
 
 
 class CELExpression(Generic[T]):
@@ -95,7 +97,7 @@ class CELExpression(Generic[T]):
             if self.error:
                 return
             self._serialized = checked.serialize()
-            evaluator = _environments().evaluator()
+            evaluator = environments.evaluator()
             self._program = evaluator.deserialize(with_optionals(self._serialized))
         except RuntimeError as error:
             self.error = f"{self.compile_error_prefix}{error}"
@@ -112,8 +114,6 @@ class CELExpression(Generic[T]):
         """Return the result for a device; raises ``CelError`` if evaluation fails."""
         if not self._is_affordable(device.bound):
             raise CelError(LIMIT_EXCEEDED)
-        from cel_expr_python import cel
-
         domains: set[str] = set()
         while True:
             try:
@@ -137,7 +137,7 @@ class CELExpression(Generic[T]):
     def _is_affordable(self, device: Bound) -> bool:
         affordable = self._affordable.get(device)
         if affordable is None:
-            in_python = _environments().functions_in_python()
+            in_python = environments.functions_in_python()
             affordable = is_affordable(self._serialized, device, in_python)
             self._affordable[device] = affordable
         return affordable
@@ -200,21 +200,13 @@ def _checked(expression: str) -> Any:
     # cel-cpp has the macro of two variables under another name.
     expression = _EXISTS_ONE.sub(".existsOne", expression)
     try:
-        return _environments().checker().compile(expression)
+        return environments.checker().compile(expression)
     except RuntimeError as error:
         # ``device`` itself, as in ``cel.bind(d, device, …)``, is a map of anything. Only such
         # expressions lose the type checks on its fields.
         if _BARE_DEVICE in str(error):
-            return _environments().lenient_checker().compile(expression)
+            return environments.lenient_checker().compile(expression)
         raise
-
-
-def _environments() -> ModuleType:
-    # cel-cpp and the tables of functions take 50 ms to import, which most clusters can save at the
-    # start: they have no device selectors.
-    from proreus.plugins.dynamic_resources.cel import environments as cel_environments
-
-    return cel_environments
 
 
 # ---- functions that return optionals -----------------------------------------------------------
