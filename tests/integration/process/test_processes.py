@@ -78,14 +78,22 @@ def served_demo(start):
     while "Ctrl-C ends it." not in (line := process.stdout.readline()):
         printed.append(line)
         assert process.poll() is None
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(children) == 1
-    return process, Path(f"/proc/{children[0]}"), "".join(printed)
+    folder = re.search(r"--kubeconfig (\S+)/kubeconfig", "".join(printed))[1]
+    (child,) = (path for path in Path("/proc").glob("[0-9]*") if folder in arguments_of(path))
+    return process, child, "".join(printed)
+
+
+def arguments_of(process):
+    """Return the command line of a process, "" for one that is gone."""
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def gone(path):
-    """Return whether a file or process goes within ten seconds."""
-    deadline = time.monotonic() + 10
+    """Return whether a file or process goes within 30 seconds."""
+    deadline = time.monotonic() + 30
     while path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     return not path.exists()
@@ -104,6 +112,18 @@ def test_demo_ends_with_its_scheduler_and_its_folder(start, number, code):
     assert (process.returncode, err) == (code, "")
     assert gone(child)
     assert gone(folder)
+
+
+def test_the_sandbox_ends_when_its_terminal_is_gone(tmp_path):
+    ours, terminal = os.openpty()
+    kubeconfig = tmp_path / "kubeconfig"
+    command = [*PROREUS, "sandbox", "--nodes", "1", "--kubeconfig", str(kubeconfig)]
+    process = subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, text=True)
+    os.close(terminal)
+    assert process.stdout.readline().startswith("serving")
+    os.close(ours)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 def test_the_demo_prints_how_to_explain_a_pod(start):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -16,6 +18,7 @@ from proreus.process.cli.documented_options import documented_options
 
 _Count = Annotated[int, click.IntRange(0)]
 _File = Annotated[Path, click.Path(path_type=Path, dir_okay=False)]
+_LOOK_SECONDS = 1.0
 _SCHEDULER = "--scheduler https://127.0.0.1:10259 --insecure-skip-tls-verify"
 
 
@@ -95,6 +98,20 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
+async def _cancel_at_hangup(task: asyncio.Task[Any]) -> None:
+    """Cancel a task when the terminal is gone.
+
+    Its SIGHUP goes to the first process of the session alone; make, say, keeps it to itself.
+    """
+    if not os.isatty(0):
+        return
+    terminal = select.poll()
+    terminal.register(0, 0)
+    while not terminal.poll(0):  # noqa: ASYNC110 - nothing calls back
+        await asyncio.sleep(_LOOK_SECONDS)
+    task.cancel()
+
+
 def run_until_signalled(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run an async function on uvloop; SIGTERM, SIGINT and a closed terminal cancel it."""
     import uvloop
@@ -107,8 +124,10 @@ def run_until_signalled(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             numbers.append(signal.SIGHUP)
         for number in numbers:
             loop.add_signal_handler(number, task.cancel)
+        hangup = asyncio.create_task(_cancel_at_hangup(task))
         with contextlib.suppress(asyncio.CancelledError):
             await work()
+        hangup.cancel()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
