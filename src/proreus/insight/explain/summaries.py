@@ -83,6 +83,8 @@ def group_summary(group: GroupState) -> str:
     needs = f"{group.min_count} pods of group {group.name} are needed together"
     if group.lacking:
         return f"{needs}, and {group.pods} exist."
+    if group.fits is None and group.message:
+        return f"{needs}. {group.message.rstrip('.')}."
     if group.fits is None:
         return f"{needs}, {group.scheduled} have a node."
     if group.fits:

@@ -10,6 +10,7 @@ import pytest
 from proreus.addons.coscheduling import Coscheduling
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.insight.explain import explainer
 from proreus.insight.explain.explanation import by_changes
 
 from .conftest import World, node, pod
@@ -153,6 +154,18 @@ def test_pods_that_are_held_at_permit_count_for_those_that_wait(make: Any) -> No
         assert (one.group.fits, one.group.fit_together) == (False, 10)
         if one.waiting.queue != "active":
             assert "12 pods of group default/g are needed together, 10 fit" in one.summary
+
+
+def test_without_time_the_summary_is_that_of_the_last_attempt(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = make("Coscheduling plan")
+    groups.world.add(node("a", cpu="8"), groups.group(3))
+    groups.schedule(*(groups.member(f"p{number}", "4") for number in range(3)))
+    monkeypatch.setattr(explainer, "LIMIT_SECONDS", 0.0)
+    explained = groups.world.explain("p0")
+    assert explained.help.incomplete
+    assert "3 pods are needed together, 2 fit, pod default/p2: 0/1 nodes" in explained.summary
 
 
 @pytest.mark.parametrize("kind", KINDS)
