@@ -30,7 +30,8 @@ from proreus.workbench.bench.processes import end_all
 
 LONGEST = (
     *("hostile_run", "kwok", "scheduling", "faults", "same_decisions", "fault_run"),
-    *("kill_at_each_step", "controller_kills", "simulation", "bench", "add_ons", "volumes"),
+    *("rolling_upgrade", "kill_at_each_step", "controller_kills", "simulation", "bench"),
+    *("add_ons", "volumes"),
 )
 """Modules that take longest: begun last, one of them would keep one process alone at work."""
 
