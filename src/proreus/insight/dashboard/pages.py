@@ -95,7 +95,7 @@ class Pages:
             return reason, text, None
         explained = self._help.explanation(namespace, name)
         if not text and explained.waiting is not None:
-            text = explained.waiting.gated_because
+            text = explained.waiting.gated_because or explained.summary
         return reason, text, explained.help
 
     # ---- pods ----------------------------------------------------------------------------------

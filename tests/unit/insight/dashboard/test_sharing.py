@@ -148,6 +148,8 @@ async def test_the_overview_says_why_pods_and_groups_wait(pages):
     assert await pages.get("/dashboard/") == 200
     assert re.search(r"5 Node Affinity default/database-\d", pages.text)
     assert re.search(r"\d Node Resources Fit default/report-\d", pages.text)
+    assert "waiting for minCount pods from a gang" in pages.text
+    assert "PodGroup default/missing does not exist" in pages.text
     assert "Why groups wait" in pages.text
 
 
