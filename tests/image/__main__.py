@@ -32,6 +32,7 @@ from proreus.workbench.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 SECOND = ROOT / "deploy" / "second-scheduler"
+BASE = "docker.io/library/python:3.11-slim"
 IMAGE = "localhost/proreus:check"
 _PODS = 20
 _SECONDS = 60
@@ -52,17 +53,15 @@ class Failed(Exception):
 def main() -> int:
     """Build, check and run; return the exit code."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--python", default="3.11", choices=("3.11", "3.13"))
     parser.add_argument("--context", default=ROOT, type=Path, help="folder with the Dockerfile")
     parser.add_argument("--built", action="store_true", help="check the image of the last time")
     given = parser.parse_args()
     try:
         buildah = Buildah(ROOT / "build" / "image")
-        base = f"docker.io/library/python:{given.python}-slim"
-        if not buildah.has(base):
-            buildah.make_base(base, given.python)
+        if not buildah.has(BASE):
+            buildah.make_base(BASE)
         if not given.built:
-            buildah.build(given.context, IMAGE, f"--build-arg=PYTHON_VERSION={given.python}")
+            buildah.build(given.context, IMAGE)
         with buildah.container(IMAGE) as container:
             check_packages(container)
             check_files(container)

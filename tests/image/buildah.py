@@ -19,8 +19,7 @@ from image.container import Container
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _PACKAGES = "python3,python3-venv,ca-certificates"
-_SUITES = {"3.11": "bookworm", "3.13": "trixie"}
-"""Debian's releases by the version of their Python."""
+_SUITE = "bookworm"  # its Python is 3.11
 
 
 class MissingTool(Exception):
@@ -42,11 +41,11 @@ class Buildah:
         """Return whether the storage has an image."""
         return image in self._read("images", "--format", "{{.Name}}:{{.Tag}}").split()
 
-    def make_base(self, image: str, python: str) -> None:
-        """Make an image of Debian's packages that stands for Docker's image of a Python."""
-        tree = self._folder / f"base-{python}"
+    def make_base(self, image: str) -> None:
+        """Make an image of Debian's packages that stands for Docker's image of Python."""
+        tree = self._folder / "base"
         shutil.rmtree(tree, ignore_errors=True)
-        subprocess.run(_bootstrap(_SUITES[python], tree), check=True)
+        subprocess.run(_bootstrap(tree), check=True)
         for name in ("python", "python3"):
             (tree / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
         packed = self._folder / "base.tar"
@@ -60,13 +59,13 @@ class Buildah:
         packed.unlink()
         shutil.rmtree(tree)
 
-    def build(self, context: Path, image: str, *arguments: str) -> None:
+    def build(self, context: Path, image: str) -> None:
         """Build a folder with a Dockerfile; pip and apt get this machine's network settings."""
         settings = self._folder / "pip.conf"
         settings.write_text(_pip_settings())
         mounts = [f"{settings}:/etc/pip.conf:ro", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
         volumes = [f"--volume={mount}" for mount in mounts]
-        self._run("build", "--pull-never", "--tag", image, *volumes, *arguments, str(context))
+        self._run("build", "--pull-never", "--tag", image, *volumes, str(context))
 
     @contextmanager
     def container(self, image: str) -> Iterator[Container]:
@@ -102,12 +101,12 @@ class Buildah:
         return done.stdout.decode().strip()
 
 
-def _bootstrap(suite: str, target: Path) -> list[str]:
+def _bootstrap(target: Path) -> list[str]:
     if shutil.which("mmdebstrap"):
         options = ["--variant=minbase", "--quiet", f"--include={_PACKAGES}"]
-        return ["mmdebstrap", *options, suite, str(target)]
+        return ["mmdebstrap", *options, _SUITE, str(target)]
     if shutil.which("debootstrap"):
-        return ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", suite, str(target)]
+        return ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(target)]
     raise MissingTool(
         "neither mmdebstrap nor debootstrap is installed (on Debian: apt install mmdebstrap)"
     )
