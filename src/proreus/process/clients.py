@@ -60,7 +60,7 @@ async def make_clients(
 ) -> Clients:
     """Make all connection pools; ``stack`` closes them. Raises ``ConfigError``."""
     if ignored := ignored_settings(options, config, os.environ):
-        log.warning("Ignored; the configuration decides", **ignored)
+        log.warning("Settings are ignored", **ignored)
     load_ours = partial(load_credentials, config.client_connection.kubeconfig, options.master)
     credentials = await load_ours()
     hooks, fence = request_hooks(metrics), WriteFence()
