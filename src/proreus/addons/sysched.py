@@ -10,9 +10,6 @@ new one has come. The pod goes to the node with the lowest score.
 
 Worked example: on a node runs one pod that uses read and write. A pod that uses read and bind has 1
 extraneous call there (write), and the pod that is there gets 1 (bind): raw score 2.
-
-The scheduler's own pods lack the fields that name profiles, which no other plugin reads: this one
-watches pods with a type of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from proreus.framework import (
     PodInfo,
     ScorePlugin,
 )
-from proreus.objects import ApiStruct, ObjectMeta, Resource
+from proreus.objects import PODS, ApiStruct, ObjectMeta, Pod, Resource
 
 _ANNOTATION = "seccomp.security.alpha.kubernetes.io"
 _COUNTED_ACTIONS = ("SCMP_ACT_ALLOW", "SCMP_ACT_LOG")
@@ -63,57 +60,17 @@ class SeccompProfile(ApiStruct, frozen=True):
         return frozenset(name for rule in rules for name in rule.names)
 
 
-class SeccompReference(ApiStruct, frozen=True):
-    """A profile on the node, by its path."""
-
-    type: str = ""
-    localhost_profile: str | None = None
-
-
-class SecurityContext(ApiStruct, frozen=True):
-    """The security context of a pod or a container."""
-
-    seccomp_profile: SeccompReference | None = None
-
-
-class SecuredContainer(ApiStruct, frozen=True):
-    """A container."""
-
-    security_context: SecurityContext | None = None
-
-
-class SecuredPodSpec(ApiStruct, frozen=True):
-    """The spec of a pod."""
-
-    node_name: str = ""
-    containers: tuple[SecuredContainer, ...] = ()
-    security_context: SecurityContext | None = None
-
-
-class SecuredPodStatus(ApiStruct, frozen=True):
-    """The status of a pod."""
-
-    phase: str = ""
-
-
-class SecuredPod(ApiStruct, frozen=True):
-    """A pod, as far as the plugin reads it."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: SecuredPodSpec = SecuredPodSpec()
-    status: SecuredPodStatus = SecuredPodStatus()
-
-    def profiles(self) -> Iterator[str]:
-        """Yield ``namespace/name`` of the profiles that the pod and its containers use."""
-        spec = self.spec
-        for context in (spec.security_context, *(one.security_context for one in spec.containers)):
-            reference = None if context is None else context.seccomp_profile
-            if reference is not None and reference.type == "Localhost":
-                yield from _profile_of(reference.localhost_profile or "")
-        for key, path in self.metadata.annotations.items():
-            if _ANNOTATION in key:
-                yield from _profile_of(path)
-                return
+def profiles_of(pod: Pod) -> Iterator[str]:
+    """Yield ``namespace/name`` of the profiles that a pod and its containers use."""
+    spec = pod.spec
+    for context in (spec.security_context, *(one.security_context for one in spec.containers)):
+        reference = None if context is None else context.seccomp_profile
+        if reference is not None and reference.type == "Localhost":
+            yield from _profile_of(reference.localhost_profile or "")
+    for key, path in pod.metadata.annotations.items():
+        if _ANNOTATION in key:
+            yield from _profile_of(path)
+            return
 
 
 def _profile_of(path: str) -> Iterator[str]:
@@ -131,7 +88,6 @@ SECCOMP_PROFILES = Resource(
     SeccompProfile,
     custom=True,
 )
-SECURED_PODS = Resource("", "v1", "pods", "Pod", True, SecuredPod, custom=True)
 
 Syscalls = frozenset[str]
 
@@ -172,7 +128,6 @@ class SySched(ScorePlugin):
     def __init__(self, args: SySchedArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._profiles = handle.store(SECCOMP_PROFILES)
-        self._pods = handle.store(SECURED_PODS)
         self._generation = 0
         self._running: dict[str, dict[str, tuple[str, ...]]] = {}
         """By node and UID: the profiles of each pod that runs; only nodes that have some."""
@@ -180,7 +135,7 @@ class SySched(ScorePlugin):
         """By node: the calls of ``_running`` by the present profiles."""
         self._unions: dict[Syscalls, Syscalls] = {}
         handle.on_change(SECCOMP_PROFILES, self._profile_changed)
-        handle.on_change(SECURED_PODS, self._pod_changed)
+        handle.on_change(PODS, self._pod_changed)
 
     # ---- what runs where -----------------------------------------------------------------------
 
@@ -189,7 +144,7 @@ class SySched(ScorePlugin):
         self._served.clear()
         self._unions.clear()
 
-    def _pod_changed(self, old: SecuredPod | None, new: SecuredPod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
         node_name, uid = pod.spec.node_name, pod.metadata.uid
@@ -201,7 +156,7 @@ class SySched(ScorePlugin):
             if not running:
                 self._running.pop(node_name, None)
         elif new.status.phase == "Running":
-            self._running.setdefault(node_name, {})[uid] = tuple(new.profiles())
+            self._running.setdefault(node_name, {})[uid] = tuple(profiles_of(new))
         else:
             return
         self._served.pop(node_name, None)
@@ -221,9 +176,7 @@ class SySched(ScorePlugin):
 
     def syscalls_of(self, pod: PodInfo) -> Syscalls:
         """Return the calls that a pod uses."""
-        found = self._pods.get(pod.key)
-        # The second watch may be a moment behind the first: the pod then counts as one without.
-        return self._syscalls(() if found is None else found.profiles())
+        return self._syscalls(profiles_of(pod.pod))
 
     # ---- Score ---------------------------------------------------------------------------------
 

@@ -52,16 +52,17 @@ class VolumeMount(ApiStruct, frozen=True):
     bind_mount_options: tuple[str, ...] = ()
 
 
-class SeccompProfile(ApiStruct, frozen=True):
-    """The seccomp profile of a pod or container."""
+class SeccompReference(ApiStruct, frozen=True):
+    """A seccomp profile, on the node by its path (Localhost), or of the runtime."""
 
     type: str = ""
+    localhost_profile: str | None = None
 
 
 class SecurityContext(ApiStruct, frozen=True):
-    """What of the security context of a pod or container requires a feature of the node."""
+    """The security context of a pod or a container."""
 
-    seccomp_profile: SeccompProfile | None = None
+    seccomp_profile: SeccompReference | None = None
 
 
 class EphemeralContainer(ApiStruct, frozen=True):

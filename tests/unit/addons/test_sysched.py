@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-from proreus.addons.sysched import (
-    SecuredContainer,
-    SecuredPod,
-    SecuredPodSpec,
-    SecurityContext,
-    SySched,
-)
-from proreus.objects import ObjectMeta
+from proreus.addons.sysched import SySched, profiles_of
+from proreus.objects import Pod
+from proreus.objects.codec import decoder_for
 from proreus.testing import Harness
 
 
@@ -78,14 +73,18 @@ def test_without_any_profile_all_nodes_are_alike() -> None:
 
 
 def test_profiles_of_containers_and_of_an_annotation_count() -> None:
-    context = SecurityContext()
-    found = SecuredPod(
-        metadata=ObjectMeta(
-            annotations={"seccomp.security.alpha.kubernetes.io/pod": "localhost/operator/ns/a.json"}
-        ),
-        spec=SecuredPodSpec(containers=(SecuredContainer(security_context=context),)),
+    local = {"seccompProfile": {"type": "Localhost", "localhostProfile": "operator/ns/b.json"}}
+    found = decoder_for(Pod).convert(
+        {
+            "metadata": {
+                "annotations": {
+                    "seccomp.security.alpha.kubernetes.io/pod": "localhost/operator/ns/a.json"
+                }
+            },
+            "spec": {"containers": [{"name": "main", "securityContext": local}]},
+        },
     )
-    assert list(found.profiles()) == ["ns/a"]
+    assert list(profiles_of(found)) == ["ns/b", "ns/a"]
 
 
 def test_a_node_without_pods_is_forgotten() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _RECENT = 1_000
 
 
-class Member(msgspec.Struct):
+class GroupMember(msgspec.Struct):
     """A pod of a group. ``place``: its node, or its queue. ``reasons``: of its last attempt."""
 
     pod: str
@@ -120,15 +120,15 @@ class SharingPages:
             members=[self._member(*one) for one in members[:SHOWN]],
         )
 
-    def _member(self, pod: PodInfo, node: str) -> Member:
+    def _member(self, pod: PodInfo, node: str) -> GroupMember:
         queue = self._sources.scheduler.queue
         queued = queue.get(pod.key)
         if queued is None or node:
-            return Member(pod.key, node or "being scheduled", bool(node), 0, "")
+            return GroupMember(pod.key, node or "being scheduled", bool(node), 0, "")
         group = queue.pod_groups and queue.pod_groups.group_of(queued.pod)
         place = queue.queue_name_of(group.key if group else queued.key) or "incomplete"
         reasons = short_reasons(self._sources.explainer.last_failure(pod.key))
-        return Member(pod.key, place, False, queued.attempts, reasons)
+        return GroupMember(pod.key, place, False, queued.attempts, reasons)
 
     # ---- quotas --------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from proreus.insight.explain.explanation import (
     PodChange,
     WhatWouldHelp,
 )
-from proreus.insight.explain.group_trial import GroupTrial, NoTime, Outcome, with_outcome
+from proreus.insight.explain.group_trial import GroupTrial, NoTime, TrialOutcome, with_outcome
 from proreus.insight.explain.groups import PodsOfGroup
 from proreus.insight.explain.node_changes import with_more
 from proreus.insight.explain.node_what_if import look_for_node_help
@@ -51,7 +51,7 @@ class _Blocked:
     trial: GroupTrial
     engine: Engine
     group: PodsOfGroup
-    outcome: Outcome
+    outcome: TrialOutcome
     blocker: QueuedPodInfo
     alike: Sequence[QueuedPodInfo]
 

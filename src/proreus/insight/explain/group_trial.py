@@ -1,6 +1,6 @@
 """Asks the engine whether the pods of a group fit together, without leaving a trace.
 
-    GroupTrial.run ─► engine/groups/algorithm, on the live table ─► all of it undone ─► Outcome
+    GroupTrial.run ─► engine/groups/algorithm, on the live table ─► all of it undone ─► TrialOutcome
 
 It runs in one piece, so that nothing else sees the pods that it assumes. Results, metrics and the
 record of decisions are kept apart from those of real attempts. Extenders are not asked.
@@ -46,7 +46,7 @@ class NoTime(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """The result of one trial. ``message``: why the group does not fit, in the engine's words."""
 
     fits: bool
@@ -88,7 +88,7 @@ class GroupTrial:
             environment=environment,
         )
 
-    def run(self, changed: Mapping[str, PodInfo] | None = None) -> Outcome:
+    def run(self, changed: Mapping[str, PodInfo] | None = None) -> TrialOutcome:
         """Return whether the group fits. ``changed``: other versions of its pods, by UID.
 
         All pods are tried, also after the group cannot fit any more.
@@ -104,7 +104,7 @@ class GroupTrial:
         tried = [pod for result in results.values() for pod in result.pods]
         placed = [pod for pod in tried if pod.node_name]
         enough = self._group.scheduled + len(placed) >= self._group.min_count
-        return Outcome(
+        return TrialOutcome(
             status is None and (enough or self._group.is_whole),
             placed,
             [pod for pod in tried if not pod.node_name],
@@ -183,7 +183,7 @@ def _with_pods(group: PodGroupInfo, pods: PodsByGroup) -> PodGroupInfo:
     )
 
 
-def with_outcome(group: PodsOfGroup, outcome: Outcome) -> GroupState:
+def with_outcome(group: PodsOfGroup, outcome: TrialOutcome) -> GroupState:
     """Return the state of a group with the outcome of a trial."""
     return structs.replace(
         group.state,
