@@ -217,7 +217,7 @@ async def test_a_token_that_is_refused_at_first(start, token_file, sandbox, live
     while not (refused and serving):  # in either order
         line = await process.stderr.readline()
         assert line, "the process has ended"
-        refused = line if b"refuses a request that the start needs" in line else refused
+        refused = line if b"refuses requests that the start needs" in line else refused
         serving = line if b"Serving securely" in line else serving
     assert b"Unauthorized" in refused
     pages = live.Pages(port, sandbox.token)
