@@ -55,6 +55,7 @@ from proreus.process.process_state import ProcessState
 from proreus.process.process_tasks import ProcessTasks
 from proreus.process.remote_plugins import RemotePlugins
 from proreus.process.stopping import until_set
+from proreus.server.listener import open_listener
 
 if TYPE_CHECKING:
     from proreus.server.server import Server
@@ -173,6 +174,7 @@ class Process:
 
         ``reloading`` runs alongside and uses ``configuration``. A part that fails ends all others.
         """
+        listener = open_listener(self._options.serving)
         async with self._tasks:
             self._tasks.start("loop watchdog", self._watchdog.run(self._metrics))
             self._tasks.start("events", self._events.run())
@@ -182,12 +184,14 @@ class Process:
             try:
                 async with until_set(stopping):  # it asks the apiserver for the client CA
                     server = await self._new_server()
-                    await server.start()
+                    await server.start(listener)
                 await stopping.wait()
                 await self._shut_down(server.stop if server is not None else _nothing_to_stop)
             finally:
                 if server is not None:
                     await server.stop()
+                if listener is not None:
+                    listener.close()
             self._tasks.cancel()
 
     async def _new_server(self) -> Server:

@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from proreus.base import logs
 from proreus.base.errors import ConfigError
+from proreus.server.listener import load_files
 from proreus.server.options import CIPHER_SUITES, TLS_VERSIONS, ServingOptions, SniCertificate
 
 log = logs.logger(__name__)
@@ -65,7 +66,7 @@ class ServingCertificate:
         if self._files is None:
             load_pem(self.context, self_signed())
         else:
-            _load_files(self.context, *self._files)
+            load_files(self.context, *self._files)
         self._sni = dict(self._load_sni())
         if self._sni:
             self.context.sni_callback = self._choose
@@ -74,7 +75,7 @@ class ServingCertificate:
         for pair in self._options.tls_sni_cert_keys:
             context = _new_context(self._options)
             context.verify_mode = self.context.verify_mode
-            _load_files(context, pair.cert_file, pair.key_file)
+            load_files(context, pair.cert_file, pair.key_file)
             for name in pair.names or _names_in(pair):
                 yield name.lower(), context
 
@@ -164,15 +165,6 @@ def _new_context(options: ServingOptions) -> ssl.SSLContext:
     if any(ciphers):
         context.set_ciphers(":".join(filter(None, ciphers)))
     return context
-
-
-def _load_files(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"cannot serve with certificate {certificate} and key {key}: {error}"
-        ) from error
 
 
 def load_pem(context: ssl.SSLContext, pem: bytes) -> None:

@@ -28,9 +28,10 @@ from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer
 from proreus.server.certificates import ServingCertificate
 from proreus.server.client_ca import ClientCAs
-from proreus.server.connections import ClientChains, ConnectionLimits, ConnectionServer, listen
+from proreus.server.connections import ClientChains, ConnectionLimits, ConnectionServer
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
+from proreus.server.listener import listen
 from proreus.server.options import ServingOptions
 from proreus.server.pod_resources import write_pod_resources
 from proreus.server.responses import (

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 
 import pytest
 import yaml
@@ -227,6 +228,21 @@ async def test_a_token_that_is_refused_at_first(start, token_file, sandbox, live
     await pages.ready()
     process.send_signal(signal.SIGTERM)
     assert (await live.ended(process))[0] == 0
+
+
+@pytest.mark.parametrize("fault", ["port", "certificate"])
+async def test_a_replica_that_cannot_serve_does_not_lead(start, sandbox, kubeconfig, live, fault):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] if fault == "port" else live.port()
+        certificate = ("--tls-cert-file=/nope", "--tls-private-key-file=/nope")
+        process = await start(
+            *(f"--kubeconfig={kubeconfig}", f"--secure-port={port}", "--bind-address=127.0.0.1"),
+            *(certificate if fault == "certificate" else ()),
+        )
+        code, log = await live.ended(process)
+    assert code == 1
+    assert ("failed to listen" if fault == "port" else "cannot serve with certificate") in log
+    assert "leads" not in log
 
 
 # ---- out-of-tree plugins -----------------------------------------------------------------------
