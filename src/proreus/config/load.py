@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 from proreus.base import logs
@@ -64,6 +65,7 @@ def load(
     _warn_of_idle_points(config, catalog)
     _warn_of_idle_fields(config)
     _warn_of_former_plugins(config, catalog)
+    _warn_of_idle_args(config, catalog)
     return config
 
 
@@ -217,6 +219,22 @@ def _warn_of_former_plugins(config: SchedulerConfiguration, catalog: PluginCatal
                 instead = former_names.PLUGINS[name]
                 text = "This plugin does not exist any more"
                 log.warning(text, profile=profile.name, plugin=name, remedy=instead)
+
+
+def _warn_of_idle_args(config: SchedulerConfiguration, catalog: PluginCatalog) -> None:
+    """Warn of arguments for a plugin that is not there, or that the profile does not enable."""
+    for profile in config.profiles:
+        enabled = profile.plugins.enabled_names()
+        for name in (one.name for one in profile.plugin_config):
+            # The defaults bring arguments for plugins of kube-scheduler that a profile disables.
+            if name in enabled or catalog.is_in_tree(name) or name in former_names.PLUGINS:
+                continue
+            remedy = "enable the plugin in this profile"
+            if name not in catalog.names():
+                similar = get_close_matches(name, sorted(catalog.names()), 1, 0.8)
+                remedy = f"did you mean {similar[0]}?" if similar else "no plugin has this name"
+            text = "Plugin arguments without effect"
+            log.warning(text, profile=profile.name, plugin=name, remedy=remedy)
 
 
 def _warn_of_idle_fields(config: SchedulerConfiguration) -> None:

@@ -61,6 +61,21 @@ def test_a_former_plugin_that_is_not_enabled_is_a_warning(profile, registry, cap
     assert record.pairs["remedy"] == PLUGINS["SelectorSpread"]
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("NodeAffinty", "did you mean NodeAffinity?"),
+        ("Coscheduling", "enable the plugin in this profile"),
+        ("Abracadabra", "no plugin has this name"),
+    ],
+)
+def test_arguments_without_a_plugin_are_a_warning(name, remedy, registry, caplog):
+    load(f"{HEAD}profiles: [{{pluginConfig: [{{name: {name}, args: {{}}}}]}}]", registry)
+    (record,) = caplog.records
+    assert record.getMessage() == "Plugin arguments without effect"
+    assert record.pairs["remedy"] == remedy
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_former_field_is_refused_with_what_to_write(name, registry):
     place = (
