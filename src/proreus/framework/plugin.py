@@ -252,6 +252,14 @@ class PreFilterPlugin(Plugin):
         return None
 
 
+def _undefined(cls: type[Plugin], *names: str) -> TypeError:
+    """Return the error of a class without any of these methods, with those in another spelling."""
+    bare = {name.replace("_", "") for name in names}
+    wrong = [name for name in vars(cls) if name.replace("_", "").lower() in bare]
+    text = f"{cls.__name__} must define {' or '.join(names)}"
+    return TypeError(f"{text}; {wrong[0]} has no effect" if wrong else text)
+
+
 class FilterPlugin(Plugin):
     """Decides which nodes can take the pod."""
 
@@ -266,7 +274,7 @@ class FilterPlugin(Plugin):
         cls.columnar_filter = cls.filter_all is not FilterPlugin.filter_all
         cls.per_node_filter = cls.filter is not FilterPlugin.filter
         if not (cls.columnar_filter or cls.per_node_filter):
-            raise TypeError(f"{cls.__name__} must define filter or filter_all")
+            raise _undefined(cls, "filter", "filter_all")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node. Called for nodes that no earlier plugin rejected, until enough pass.
@@ -356,7 +364,7 @@ class ScorePlugin(Plugin):
         cls.per_node_score = cls.score is not ScorePlugin.score
         cls.normalizes = cls.normalize is not ScorePlugin.normalize
         if not (cls.columnar_score or cls.per_node_score):
-            raise TypeError(f"{cls.__name__} must define score or score_all")
+            raise _undefined(cls, "score", "score_all")
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one feasible node: an int in 0..100, or any int if ``normalize`` is defined."""

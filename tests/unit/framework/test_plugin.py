@@ -81,6 +81,8 @@ def test_plugins_are_named_after_their_class() -> None:
 def test_a_plugin_must_have_a_form() -> None:
     with pytest.raises(TypeError, match="Nothing must define filter or filter_all"):
         type("Nothing", (FilterPlugin,), {})
+    with pytest.raises(TypeError, match="must define filter or filter_all; Filter has no effect"):
+        type("Nothing", (FilterPlugin,), {"Filter": lambda self, state, pod, node: None})
     with pytest.raises(TypeError, match="Nothing must define score or score_all"):
         type("Nothing", (ScorePlugin,), {})
 
