@@ -6,7 +6,7 @@ They read the scheduler's own state. ``node_pages`` and ``sharing_pages`` have f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
 
 from aiohttp import web
 
@@ -42,48 +42,39 @@ class Pages:
         self._render = renderer.page
         self._help = HelpCache(sources.explainer, RealClock())
         self._sharing = SharingPages(sources, renderer, self._help)
-        nodes = NodePages(sources, renderer)
+        # A page, and the part of it that is fetched again every few seconds, have the same values.
         self.by_name: dict[str, PageFunction] = {
-            "": self.overview,
-            "state": self.state,
-            "nodes": nodes.nodes,
-            "node-cells": nodes.node_cells,
-            "node-table": nodes.node_table,
-            "node": nodes.node,
-            "node-state": nodes.node_state,
-            "pods": self.pods,
-            "pod-table": self.pod_table,
-            "pod": self.pod,
-            "pod-state": self.pod_state,
+            "": partial(self._overview, "overview.html"),
+            "state": partial(self._overview, "state.html"),
+            "pods": partial(self._pods, "pods.html"),
+            "pod-table": partial(self._pods, "pod_table.html"),
+            "pod": partial(self._pod, "pod.html"),
+            "pod-state": partial(self._pod, "pod_state.html"),
+            **NodePages(sources, renderer).by_name,
             **self._sharing.by_name,
             "what-if": WhatIf(sources, renderer).respond,
         }
 
     # ---- overview ------------------------------------------------------------------------------
 
-    def overview(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+    def _overview(self, template: str, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return why pods wait, the charts, and the state of the scheduler."""
-        return self._render("overview.html", here="overview", **self._state())
-
-    def state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the part of the overview that is fetched again every few seconds."""
-        return self._render("state.html", **self._state())
-
-    def _state(self) -> dict[str, Any]:
         sources = self._sources
         queue = sources.explainer.queue()
-        return {
-            "queue": queue,
-            "reasons": [self._reason(n, one) for n, one in enumerate(queue.reasons)],
-            "waiting_groups": self._sharing.waiting_groups(_GROUPS_SHOWN),
-            "evicting": self._sharing.evicting(),
-            "synced": sources.synced(),
-            "reload": sources.last_reload(),
-            "plugins": sources.plugin_health().get("plugins", []),
-            "profiles": list(sources.scheduler.profiles),
-            "nodes": len(sources.scheduler.cache.table),
-            "pods": len(sources.pods),
-        }
+        return self._render(
+            template,
+            here="overview",
+            queue=queue,
+            reasons=[self._reason(n, one) for n, one in enumerate(queue.reasons)],
+            waiting_groups=self._sharing.waiting_groups(_GROUPS_SHOWN),
+            evicting=self._sharing.evicting(),
+            synced=sources.synced(),
+            reload=sources.last_reload(),
+            plugins=sources.plugin_health().get("plugins", []),
+            profiles=list(sources.scheduler.profiles),
+            nodes=len(sources.scheduler.cache.table),
+            pods=len(sources.pods),
+        )
 
     def _reason(
         self, number: int, reason: QueueReason
@@ -100,15 +91,8 @@ class Pages:
 
     # ---- pods ----------------------------------------------------------------------------------
 
-    def pods(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+    def _pods(self, template: str, request: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the pods that wait, with filters and a search."""
-        return self._render("pods.html", here="pods", **self._pod_list(request))
-
-    def pod_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the table alone."""
-        return self._render("pod_table.html", **self._pod_list(request))
-
-    def _pod_list(self, request: web.BaseRequest) -> dict[str, Any]:
         sources = self._sources
         listing = Listing(request, "pods", COLUMNS, FILTERS)
         found = list_pods(
@@ -118,17 +102,10 @@ class Pages:
             sources.explainer.last_failure,
             listing,
         )
-        return {"found": found, "listing": listing}
+        return self._render(template, here="pods", found=found, listing=listing)
 
-    def pod(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+    def _pod(self, template: str, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the explanation of a pod."""
-        return self._pod("pod.html", rest)
-
-    def pod_state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the explanation alone."""
-        return self._pod("pod_state.html", rest)
-
-    def _pod(self, template: str, rest: list[str]) -> web.Response:
         if len(rest) != 2:
             return self._render("not_found.html", status=404, what="such pod")
         namespace, name = rest

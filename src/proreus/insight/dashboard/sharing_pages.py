@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
@@ -45,27 +46,20 @@ class SharingPages:
         self._help = helps
         self._groups = Groups(sources.scheduler, sources.clock, sources.explainer.last_failure)
         self.by_name: dict[str, PageFunction] = {
-            "groups": self.groups,
-            "group-table": self.group_table,
-            "group": self.group,
-            "group-state": self.group_state,
-            "quotas": self.quotas,
-            "quota-table": self.quota_table,
-            "preemption": self.preemption,
-            "preemption-table": self.preemption_table,
+            "groups": partial(self._group_list, "groups.html"),
+            "group-table": partial(self._group_list, "group_table.html"),
+            "group": partial(self._group, "group.html"),
+            "group-state": partial(self._group, "group_state.html"),
+            "quotas": partial(self._quotas, "quotas.html"),
+            "quota-table": partial(self._quotas, "quota_table.html"),
+            "preemption": partial(self._preemption, "preemption.html"),
+            "preemption-table": partial(self._preemption, "preemption_table.html"),
         }
 
     # ---- groups --------------------------------------------------------------------------------
 
-    def groups(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+    def _group_list(self, template: str, request: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the groups of pods that are scheduled together."""
-        return self._render("groups.html", here="groups", **self._group_list(request))
-
-    def group_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the table alone."""
-        return self._render("group_table.html", **self._group_list(request))
-
-    def _group_list(self, request: web.BaseRequest) -> dict[str, Any]:
         listing = Listing(request, "groups", group_list.COLUMNS, group_list.FILTERS)
         every = list(self._groups.rows())
         matching = [
@@ -75,14 +69,16 @@ class SharingPages:
             and listing["namespace"] in ("", row.namespace)
             and listing["state"] in ("", row.state)
         ]
-        return {
-            "listing": listing,
-            "rows": listing.sorted(matching)[:SHOWN],
-            "count": len(matching),
-            "namespaces": sorted({row.namespace for row in every}),
-            "states": sorted({row.state for row in every}),
-            "held": held_pods(self._sources.scheduler, self._sources.clock)[:SHOWN],
-        }
+        return self._render(
+            template,
+            here="groups",
+            listing=listing,
+            rows=listing.sorted(matching)[:SHOWN],
+            count=len(matching),
+            namespaces=sorted({row.namespace for row in every}),
+            states=sorted({row.state for row in every}),
+            held=held_pods(self._sources.scheduler, self._sources.clock)[:SHOWN],
+        )
 
     def waiting_groups(self, limit: int) -> list[tuple[GroupRow, WhatWouldHelp | None]]:
         """Return the groups that wait longest, with what would help the pod that blocks each."""
@@ -99,15 +95,8 @@ class SharingPages:
             row.why = group_summary(explained.group)
         return explained.help
 
-    def group(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+    def _group(self, template: str, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return one group: its pods, and why it waits."""
-        return self._group("group.html", rest)
-
-    def group_state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the same without the head of the page."""
-        return self._group("group_state.html", rest)
-
-    def _group(self, template: str, rest: list[str]) -> web.Response:
         row = self._groups.find(*rest) if len(rest) == 2 else None
         if row is None:
             return self._render("not_found.html", status=404, what="such group")
@@ -132,15 +121,8 @@ class SharingPages:
 
     # ---- quotas --------------------------------------------------------------------------------
 
-    def quotas(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return quotas and queues: who holds what, and who waits for whom."""
-        return self._render("quotas.html", here="quotas", **self._quota_list(request))
-
-    def quota_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the tables alone."""
-        return self._render("quota_table.html", **self._quota_list(request))
-
-    def _quota_list(self, request: web.BaseRequest) -> dict[str, Any]:
+    def _quotas(self, template: str, request: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return quotas and queues, their holders, and the pods that wait for them."""
         listing = Listing(request, "quotas", quota_list.COLUMNS, quota_list.FILTERS)
         every = quota_list.quota_rows(self._sources.scheduler)
         matching = [
@@ -148,30 +130,27 @@ class SharingPages:
             for row in every
             if listing["q"] in row.use.quota and listing["profile"] in ("", row.profile)
         ]
-        return {
-            "listing": listing,
-            "rows": listing.sorted(matching)[:SHOWN],
-            "count": len(matching),
-            "claims": quota_list.claims_of(matching)[:SHOWN],
-            "any": bool(every),
-            "with_profiles": sorted({row.profile for row in every}),
-        }
+        return self._render(
+            template,
+            here="quotas",
+            listing=listing,
+            rows=listing.sorted(matching)[:SHOWN],
+            count=len(matching),
+            claims=quota_list.claims_of(matching)[:SHOWN],
+            any=bool(every),
+            with_profiles=sorted({row.profile for row in every}),
+        )
 
     # ---- preemption ----------------------------------------------------------------------------
 
-    def preemption(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return which pods wait until others are gone, and which were evicted before."""
-        return self._render("preemption.html", here="preemption", **self._preemptions())
-
-    def preemption_table(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the tables alone."""
-        return self._render("preemption_table.html", **self._preemptions())
-
-    def _preemptions(self) -> dict[str, Any]:
+    def _preemption(self, template: str, _: web.BaseRequest, rest: list[str]) -> web.Response:
+        """Return the preemptors that wait for their victims to go, and earlier preemptions."""
         found = self._sources.explainer.preemptions(_RECENT)
         waiting = [one for one in found if one.waits]
         ended = [one for one in found if not one.waits]
-        return {"waiting": waiting[:SHOWN], "ended": ended[:SHOWN]}
+        return self._render(
+            template, here="preemption", waiting=waiting[:SHOWN], ended=ended[:SHOWN]
+        )
 
     def evicting(self) -> list[Preemption]:
         """Return the preemptions whose pod has no node yet."""
