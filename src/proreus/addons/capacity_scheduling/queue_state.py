@@ -205,7 +205,7 @@ class QueueState:
     # ---- for people ----------------------------------------------------------------------------
 
     def uses(self) -> Iterable[QuotaUse]:
-        """Yield what each queue deserves, has and may have at most, by resource."""
+        """Yield the guarantee, the use and the limit of each queue, by resource."""
         shares, requested = self.shares(), frozenset(self.accounts.resources())
         for name, queue in self._objects.values.items():
             deserved, fair = shares.deserved.get(name, {}), shares.fair.get(name, {})

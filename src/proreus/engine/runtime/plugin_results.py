@@ -173,8 +173,8 @@ class ClassScores:
     def __init__(self, scorers: Sequence[Scorer], signatures: Sequence[Hashable]) -> None:
         self.scorers, self.signatures = scorers, signatures
         self._variable_scorers: Sequence[Scorer] = ()
-        """Those with a score for each row, or one that pods may change. The others, most of them,
-        give every row the same until a node is added, removed or updated: ``_constant_total``."""
+        """The scorers with a score for each row, or with one that pods may change. Most others give
+        every row the same until a node is added, removed or updated: ``_constant_total``."""
         self._constant_total = 0
         self.totals = CachedTotals(np.zeros(0, dtype=np.int64))
         self._feasible: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -185,7 +185,7 @@ class ClassScores:
         self._nodes_generation = -1
         """``NodeTable.nodes_generation`` when the totals were last refreshed."""
         self.history: Any = None
-        """What the decision recorder keeps of these results."""
+        """The decision recorder's own data about these results."""
 
     def refresh(
         self,

@@ -1,4 +1,4 @@
-"""Keeps for a while what would help a waiting pod, which takes the engine up to 0.1 s to find."""
+"""Keeps changes that would help waiting pods: the engine takes up to 0.1 s to find them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _KEPT = 256
 
 
 class HelpCache:
-    """What would help pods, asked again after an attempt or half a minute.
+    """Changes that would help pods, found again after an attempt or half a minute.
 
-    So a page that is followed live costs the scheduler no more than one that is opened. ``clock``:
-    of the machine, since it is its time that is spared.
+    A live page then costs the scheduler no more than one that is opened once. ``clock``: the
+    machine's, since the machine's time is saved.
     """
 
     def __init__(self, explainer: Explainer, clock: Clock) -> None:
@@ -40,7 +40,7 @@ class HelpCache:
         return explained
 
     def _asked(self, now: PodExplanation, namespace: str, name: str) -> Asked:
-        """Return what would help a pod or its group, and what was found out about the group."""
+        """Return changes that would help a pod or its group, and the state of the group."""
         assert now.waiting is not None
         at = self._clock.monotonic()
         known = self._found.get(now.pod)

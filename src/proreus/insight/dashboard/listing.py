@@ -20,7 +20,7 @@ def text_of(request: web.BaseRequest, name: str) -> str:
 
 
 class Listing:
-    """What a request asks of a list.
+    """A request for a list: its filters and its order.
 
     ``keys``: the functions that sort by a column, by its name; the first one is the default. A name
     with a minus is sorted from the largest down when the column is first clicked.

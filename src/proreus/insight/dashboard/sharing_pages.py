@@ -87,7 +87,7 @@ class SharingPages:
         return [(row, self._help_for(row)) for row in waiting[:limit]]
 
     def _help_for(self, row: GroupRow) -> WhatWouldHelp | None:
-        """Return what would help a group, and let its row say what the engine has answered."""
+        """Return changes that would help a group; its row gets the engine's reason."""
         if row.state != "waiting" or not row.blocking:
             return None
         explained = self._help.explanation(*row.blocking.split("/", 1))
