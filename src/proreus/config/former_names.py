@@ -7,6 +7,7 @@ of them, and the words of the field that have another name here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 PAGE = "docs/words.md"
@@ -120,6 +121,15 @@ def remedy_for_fields(strict_errors: Iterable[str]) -> str:
     names = {path: FIELDS.get(path.rpartition(".")[2], "") for path in quoted}
     clauses = [f"instead of {path} {instead}" for path, instead in names.items() if instead]
     return f"{'; '.join(clauses)} ({PAGE})" if clauses else ""
+
+
+def similar_plugin(name: str, known: Iterable[str]) -> str:
+    """Return the plugin that a misspelt name is close to; "" for none, and for a former plugin.
+
+    The successor of a former plugin may have another name.
+    """
+    close = [] if name in PLUGINS else get_close_matches(name, sorted(known), 1, 0.8)
+    return close[0] if close else ""
 
 
 def remedy_for_another_file(fields: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
 from proreus.base import logs
@@ -231,8 +230,8 @@ def _warn_of_idle_args(config: SchedulerConfiguration, catalog: PluginCatalog) -
                 continue
             remedy = "enable the plugin in this profile"
             if name not in catalog.names():
-                similar = get_close_matches(name, sorted(catalog.names()), 1, 0.8)
-                remedy = f"did you mean {similar[0]}?" if similar else "no plugin has this name"
+                similar = former_names.similar_plugin(name, catalog.names())
+                remedy = f"did you mean {similar}?" if similar else "no plugin has this name"
             text = "Plugin arguments without effect"
             log.warning(text, profile=profile.name, plugin=name, remedy=remedy)
 

@@ -12,7 +12,6 @@ C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -273,10 +272,8 @@ def _expand_point(
 
 def _check_exists(point: str, name: str, known: Set[str]) -> None:
     if name not in known:
-        # What took the place of a former plugin is in the remedy, and may have another name.
-        former = name in former_names.PLUGINS
-        similar = [] if former else get_close_matches(name, sorted(known), 1, 0.8)
-        hint = f"; did you mean {quote(similar[0])}?" if similar else ""
+        similar = former_names.similar_plugin(name, known)
+        hint = f"; did you mean {quote(similar)}?" if similar else ""
         raise ConfigError(f"{_title(point)} {quote(name)} does not exist{hint}")
 
 
