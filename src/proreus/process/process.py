@@ -6,8 +6,9 @@
     end     /readyz fails ─► no more pops ─► bindings end ─► Events written ─► fence closed ─►
             Lease released ─► server, and everything else at once
 
-The server starts with the scheduling, or after a second if that has to wait: to import it first
-would make the first binding come half as late again. The Lease is released after the last write:
+The socket is opened first: a replica that cannot serve must not lead. The server starts with the
+scheduling, or after a second if that has to wait: to import it earlier would make the first binding
+come half as late again. The Lease is released after the last write:
 until then no other process may lead. Bindings under way get 20 s to finish.
 """
 
