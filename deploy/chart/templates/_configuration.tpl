@@ -7,6 +7,23 @@
 {{- toYaml $configuration -}}
 {{- end -}}
 
+{{- /* proreus.config-map: root, name. A ConfigMap with the configuration. */ -}}
+{{- define "proreus.config-map" -}}
+{{- $metadata := dict "name" (index . 1) "namespace" (index . 0).Release.Namespace -}}
+{{- $data := dict "scheduler.yaml" (include "proreus.configuration" (index . 0)) -}}
+{{- toYaml (dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" $metadata "data" $data) -}}
+{{- end -}}
+
+{{- /* proreus.plugins: the name of the ConfigMap with plugins; empty for none. */ -}}
+{{- define "proreus.plugins" -}}
+{{- .Values.plugins.configMap | default (empty .Values.plugins.files | ternary "" "proreus-plugins") -}}
+{{- end -}}
+
+{{- /* proreus.checksum: of the configuration and the plugins, so that a change rolls the pods out. */ -}}
+{{- define "proreus.checksum" -}}
+{{- print (include "proreus.configuration" .) (toJson .Values.plugins.files) | sha256sum -}}
+{{- end -}}
+
 {{- /* proreus.add-ons: the entries of add-ons.yaml for the add-ons that a profile enables, as a JSON list. */ -}}
 {{- define "proreus.add-ons" -}}
 {{- $names := list -}}

@@ -60,6 +60,8 @@ class ControllerOptions:
         Evict such pods, within the budgets. Default: only report.
     --rebalance-config
         The scheduler's KubeSchedulerConfiguration. Default: kube-scheduler's.
+    --plugin-dir
+        Folder with .py files of plugins that it enables; may be repeated.
     --min-gain
         Points by which the better node's score must be higher. [default]
     --max-pods
@@ -104,6 +106,7 @@ class ControllerOptions:
     rebalance_period: float = 0.0
     evict: bool = False
     rebalance_config: Annotated[Path, click.Path(path_type=Path, dir_okay=False)] | None = None
+    plugin_dir: tuple[str, ...] = ()
     min_gain: int = 20
     max_pods: int = 500
     max_evictions: int = 5

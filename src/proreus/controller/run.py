@@ -150,7 +150,8 @@ class _Controller:
         rebalancing = None
         if options.rebalance_period:
             # Advice has to hold for the scheduler of this cluster, which is not newer.
-            rebalancing = settings_of(options.rebalance_config, await version_to_emulate(own))
+            version = await version_to_emulate(own)
+            rebalancing = settings_of(options.rebalance_config, version, options.plugin_dir)
         controller = cls(options, metrics, own, rebalancing)
         lease_client, reviews = await client("leader-election"), Delegation(await client("reviews"))
         lease = LeaseOptions(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import yaml
+
 from proreus.controller.cli import command
 from proreus.controller.evictions.eviction_record import NAME
 from proreus.controller.options import DEFAULT_STATUS_KINDS, ControllerOptions
 from proreus.controller.run import STATUSES
 from proreus.insight.snapshots.cluster_objects import READ_KINDS
-from unit.test_deploy import CONTROLLER, DEPLOY, one
+from unit.test_deploy import CONTROLLER, DEPLOY, SECOND, one
 
 REBALANCING = DEPLOY / "controller-rebalancing"
 
@@ -25,6 +27,17 @@ def test_the_controller_is_started_with_the_lease_that_its_role_names() -> None:
     assert named == [[options.leader_elect_resource_name]]
     [port] = container["ports"]
     assert port["containerPort"] == options.secure_port
+
+
+def test_the_rebalancer_is_given_the_configuration_of_the_second_scheduler() -> None:
+    kustomization = one(REBALANCING / "kustomization.yaml", "Kustomization")
+    steps = yaml.safe_load(kustomization["patches"][0]["patch"])
+    flags = [step["value"] for step in steps if step["path"].endswith("/args/-")]
+    with command.make_context("controller", flags) as context:
+        options = ControllerOptions(**context.params)
+    assert str(options.rebalance_config) == "/etc/proreus/scheduler.yaml"
+    written = (REBALANCING / "scheduler.yaml").read_text()
+    assert yaml.safe_load(written) == yaml.safe_load((SECOND / "scheduler.yaml").read_text())
 
 
 def test_the_controllers_role_allows_what_it_follows() -> None:

@@ -53,6 +53,12 @@ def test_nobody_moves_where_there_is_no_better_node() -> None:
     assert moves_in(crowded(node("empty", cpu="500m"))) == {}
 
 
+def test_the_simulation_has_the_plugins_that_the_configuration_enables() -> None:
+    plugins = Path(__file__).parents[3] / "deploy" / "plugins-from-configmap"
+    settings = settings_of(plugins / "scheduler.yaml", plugin_folders=(str(plugins),))
+    assert "Maintenance" in settings.registry
+
+
 def test_pods_that_wait_have_the_room_first() -> None:
     waiting = pod("waits-0", cpu="4", of="ReplicaSet/waits")
     assert moves_in(crowded(node("empty"), waiting)) == {}

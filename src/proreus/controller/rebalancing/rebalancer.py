@@ -37,12 +37,17 @@ from proreus.workbench.simulation.simulated_cluster import Settings
 log = logs.logger(__name__)
 
 
-def settings_of(config: Path | None, version: KubernetesVersion = DEFAULT_VERSION) -> Settings:
+def settings_of(
+    config: Path | None,
+    version: KubernetesVersion = DEFAULT_VERSION,
+    plugin_folders: tuple[str, ...] = (),
+) -> Settings:
     """Return the scheduler's configuration for simulations, or None for the default.
 
     Raises ``ConfigError``.
     """
-    gates, loaded = FeatureGates.from_list((), version), load(PluginSources())
+    gates = FeatureGates.from_list((), version)
+    loaded = load(PluginSources(folders=plugin_folders))
     if config is None:
         configuration = default_configuration(loaded.registry, gates, loaded.default_plugins())
     else:
