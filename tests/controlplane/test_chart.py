@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -35,12 +36,12 @@ GANGS = {
 class Preset:
     """What the chart has to render for some values.
 
-    ``flags``: of proreus run, which the chart adds and the kustomizations leave to the user.
+    ``components``: those of deploy/, on top of the first kustomization.
     """
 
     kustomizations: list[str]
     values: Json
-    flags: list[str] = field(default_factory=list)
+    components: list[str] = field(default_factory=list)
 
 
 PRESETS = {
@@ -54,8 +55,12 @@ PRESETS = {
         },
     ),
     "explain": Preset(["second-scheduler", "explain"], {"explain": ON}),
-    "dry-run": Preset(["second-scheduler", "dry-run"], {"dryRun": ON}, ["--enable-dry-run"]),
-    "dashboard": Preset(["second-scheduler", "dashboard"], {"dashboard": ON}, ["--dashboard"]),
+    "dry-run": Preset(["second-scheduler"], {"dryRun": ON}, ["dry-run"]),
+    "dashboard": Preset(
+        ["only-scheduler"],
+        {"onlyScheduler": True, "dashboard": ON, "dryRun": ON},
+        ["dashboard", "dry-run"],
+    ),
     "monitoring": Preset(["second-scheduler", "monitoring"], {"monitoring": ON}),
     "monitoring-verified": Preset(
         ["monitoring-verified"], {"monitoring": ON | {"certManager": True}}
@@ -108,33 +113,43 @@ def test_every_kustomization_has_a_preset() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_chart_renders_the_objects_of_the_kustomizations(
-    helm: Helm, binaries: dict[str, Path], name: str
+    helm: Helm, binaries: dict[str, Path], name: str, tmp_path: Path
 ) -> None:
     preset = PRESETS[name]
-    expected: dict[tuple[str, ...], Json] = {}
-    for folder in preset.kustomizations:
-        expected |= kustomized(binaries["kubectl"], folder)
-    if preset.flags:
-        arguments_of(expected).extend(preset.flags)
+    first, *others = preset.kustomizations
+    written = overlay(tmp_path, first, preset.components)
+    expected = kustomized(binaries["kubectl"], written)
+    for folder in others:
+        expected |= kustomized(binaries["kubectl"], DEPLOY / folder)
     rendered = by_name([comparable(each) for each in helm.template(preset.values)])
     assert rendered.keys() == expected.keys()
     for key, one in expected.items():
         assert rendered[key] == one
 
 
-def kustomized(kubectl: Path, folder: str) -> dict[tuple[str, ...], Json]:
+def overlay(folder: Path, base: str, components: list[str]) -> Path:
+    """Write a kustomization as a user does, and return its folder."""
+    deploy = os.path.relpath(DEPLOY, folder.resolve())
+    written = {
+        "resources": [f"{deploy}/{base}"],
+        "components": [f"{deploy}/{each}" for each in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(written))
+    return folder
+
+
+def kustomized(kubectl: Path, folder: Path) -> dict[tuple[str, ...], Json]:
     """Return the objects of a kustomization, without the namespace: Helm creates that."""
     built = subprocess.run(
-        [str(kubectl), "kustomize", str(DEPLOY / folder)],
+        [str(kubectl), "kustomize", str(folder)],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
     # the hash of its content in the name of a generated ConfigMap
-    text = re.sub(
-        r"(name: proreus-(?:config|plugins))-[0-9a-z]{10}$", r"\1", built.stdout, flags=re.M
-    )
+    named = r"(name: proreus-(?:config|plugins|controller-config))-[0-9a-z]{10}$"
+    text = re.sub(named, r"\1", built.stdout, flags=re.M)
     documents = [document for document in yaml.safe_load_all(text) if document]
     return by_name([comparable(one) for one in documents if one["kind"] != "Namespace"])
 
@@ -165,12 +180,6 @@ def by_name(documents: list[Json]) -> dict[tuple[str, ...], Json]:
     return found
 
 
-def arguments_of(objects: dict[tuple[str, ...], Json]) -> list[str]:
-    pod = objects["Deployment", "proreus", "proreus"]["spec"]["template"]["spec"]
-    arguments: list[str] = pod["containers"][0]["args"]
-    return arguments
-
-
 def test_helm_finds_no_fault_in_the_chart(helm: Helm) -> None:
     for values in ({}, EVERYTHING, *(preset.values for preset in PRESETS.values())):
         said = helm.run("lint", "--strict", str(CHART), values=values)
@@ -195,6 +204,7 @@ WRONG: dict[str, tuple[Json, str]] = {
     "a-profile-without-a-name": ({"profiles": [{"plugins": {}}]}, "schedulerName"),
     "profiles-in-the-configuration": ({"configuration": {"profiles": []}}, "configuration"),
     "an-unknown-definition": ({"crds": {"names": ["podgroups"]}}, "crds"),
+    "a-name-of-the-apiserver": ({"networkPolicy": {"apiserverCIDRs": ["api"]}}, "apiserverCIDRs"),
     "a-rule-without-verbs": ({"extraRules": [{"resources": ["pods"]}]}, "verbs"),
 }
 
@@ -254,6 +264,30 @@ def test_values_reach_the_pods(helm: Helm) -> None:
         assert container["imagePullPolicy"] == "Always"
         assert container["resources"] == pods["resources"]
         assert container["args"][-1] == "-v=4"
+
+
+def test_the_addresses_of_the_control_plane_limit_who_may_explain(helm: Helm) -> None:
+    values = {"explain": ON, "networkPolicy": {"apiserverCIDRs": ["192.0.2.0/28"]}}
+    policy = by_name(helm.template(values))["NetworkPolicy", "proreus", "proreus-explain"]
+    assert policy["spec"]["ingress"][0]["from"] == [{"ipBlock": {"cidr": "192.0.2.0/28"}}]
+
+
+def test_one_replica_has_no_disruption_budget(helm: Helm) -> None:
+    budget = ("PodDisruptionBudget", "proreus", "proreus")
+    assert budget in by_name(helm.template({"replicas": 3}))
+    assert budget not in by_name(helm.template({"replicas": 1}))
+
+
+def test_the_rebalancer_has_the_schedulers_configuration_and_plugins(helm: Helm) -> None:
+    rendered = by_name(helm.template(EVERYTHING))
+    of_the_rebalancer = rendered["ConfigMap", "proreus", "proreus-controller-config"]["data"]
+    assert of_the_rebalancer == rendered["ConfigMap", "proreus", "proreus-config"]["data"]
+    pod = rendered["Deployment", "proreus", "proreus-controller"]["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["plugins"]["configMap"]["name"] == "proreus-plugins"
+    [container] = pod["containers"]
+    assert "--rebalance-config=/etc/proreus/scheduler.yaml" in container["args"]
+    assert "--plugin-dir=/etc/proreus-plugins" in container["args"]
 
 
 def test_an_add_on_of_a_profile_gets_its_definitions_and_rights(helm: Helm) -> None:

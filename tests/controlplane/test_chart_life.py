@@ -25,6 +25,7 @@ INSTALLED = (
     "/api/v1/serviceaccounts",
     "/apis/apps/v1/deployments",
     "/apis/networking.k8s.io/v1/networkpolicies",
+    "/apis/policy/v1/poddisruptionbudgets",
     *(
         f"/apis/rbac.authorization.k8s.io/v1/{kind}"
         for kind in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")

@@ -48,6 +48,7 @@ MODELS = {
     "apiextensions.k8s.io/v1": "V1",
     "apps/v1": "V1",
     "networking.k8s.io/v1": "V1",
+    "policy/v1": "V1",
     "rbac.authorization.k8s.io/v1": "V1",
 }
 
@@ -157,7 +158,7 @@ def test_the_role_allows_to_watch_every_kind() -> None:
     ],
 )
 def test_kustomizations_name_every_file_there(folder: str) -> None:
-    kustomization = one(DEPLOY / folder / "kustomization.yaml", "Kustomization")
+    [kustomization] = documents(DEPLOY / folder / "kustomization.yaml")
     generated = [
         file for each in kustomization.get("configMapGenerator", ()) for file in each["files"]
     ]

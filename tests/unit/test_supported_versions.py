@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from proreus.base.kubernetes_version import DEFAULT_VERSION, SUPPORTED_VERSIONS
 
@@ -26,6 +27,13 @@ def test_a_page_names_the_supported_versions(page: str) -> None:
     kubernetes = [str(one) for one in SUPPORTED_VERSIONS if one <= DEFAULT_VERSION]
     for versions in (kubernetes, pythons()):
         assert re.search(rf"\| {', '.join(map(re.escape, versions))}(?![.\d])", text), versions
+
+
+def test_the_chart_is_for_the_supported_versions_of_kubernetes() -> None:
+    chart = yaml.safe_load((ROOT / "deploy" / "chart" / "Chart.yaml").read_text())
+    oldest, newest = min(SUPPORTED_VERSIONS), max(SUPPORTED_VERSIONS)
+    after = f"{newest.major}.{newest.minor + 1}"
+    assert chart["kubeVersion"] == f">={oldest}.0-0 <{after}.0-0"
 
 
 def test_the_image_has_a_supported_python() -> None:
