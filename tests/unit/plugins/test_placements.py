@@ -49,6 +49,10 @@ def in_zone(name: str, zone: str = "") -> Node:
 NODES = [in_zone("a", "y"), in_zone("b", "x"), in_zone("c"), in_zone("d", "y")]
 
 
+def in_1_38(nodes: list[Node], pods: list[PodInfo]) -> FakeHandle:
+    return FakeHandle(nodes, pods, objects=[group("zone")], gates=GATES, kubernetes_version="1.38")
+
+
 def generated(handle: FakeHandle) -> list[Placement] | Status:
     plugin = make_plugin(TopologyPlacementGenerator, handle)
     nodes: NodeTable = handle.nodes
@@ -97,7 +101,28 @@ def test_scheduled_pods_without_one_common_domain(places: list[str], text: str) 
     assert generated(handle) == Status.error(prefix + text)
 
 
-def test_an_empty_domain_is_overruled_by_any_other() -> None:
+def test_nodes_with_an_empty_label_are_in_no_domain_since_1_38() -> None:
+    nodes = [make_node("a", labels={"zone": ""}), in_zone("b", "x")]
+    assert generated(in_1_38(nodes, [])) == [Placement("x", {"b"})]
+
+
+@pytest.mark.parametrize(
+    ("places", "text"),
+    [
+        (["e"], "empty topology domain found for pod default/p0"),
+        (["a", "e"], "empty topology domain found for pod default/p1"),
+        (["c"], "no topology domain found for pod default/p0"),
+        (["a", "b"], 'more than 1 domain found for pod group: "y", "x"'),
+    ],
+)
+def test_scheduled_pods_without_one_common_domain_since_1_38(places: list[str], text: str) -> None:
+    nodes = [*NODES, make_node("e", labels={"zone": ""})]
+    pods = [member(f"p{number}", node_name=name) for number, name in enumerate(places)]
+    prefix = "cannot determine domain for already scheduled pods: "
+    assert generated(in_1_38(nodes, pods)) == Status.error(prefix + text)
+
+
+def test_an_empty_domain_is_overruled_by_any_other_up_to_1_37() -> None:
     # kube-scheduler takes the empty name for "none yet".
     nodes = [make_node("a", labels={"zone": ""}), in_zone("b", "x")]
     pods = [member("p", node_name="a"), member("q", node_name="b")]
