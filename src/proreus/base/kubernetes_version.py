@@ -83,9 +83,18 @@ class Change(Enum):
         V1_37,
         "DynamicResources gives no reason in PostFilter when it has nothing to deallocate",
     )
+    COMPOSITE_CONDITIONS = (
+        V1_38,
+        "the condition CompositePodGroupInitiallyScheduled tells of a CompositePodGroup what "
+        "PodGroupInitiallyScheduled tells of a PodGroup",
+    )
     EMPTY_SPREAD_SELECTOR_COUNTS = (
         V1_38,
         "PodTopologySpread counts all pods of the namespace for an empty labelSelector",
+    )
+    EMPTY_TOPOLOGY_VALUE = (
+        V1_38,
+        "TopologyPlacementGenerator takes a node with an empty topology label to be in no domain",
     )
     EXACT_PERCENTAGES = (
         V1_38,

@@ -136,6 +136,11 @@ class PodGroupInfo(Struct, frozen=True):
         return self.pods + tuple(pod for child in self.children for pod in child.unscheduled_pods)
 
     @property
+    def subtree(self) -> tuple[PodGroupInfo, ...]:
+        """This group and all groups below it, each before its children."""
+        return (self, *(group for child in self.children for group in child.subtree))
+
+    @property
     def leaves(self) -> tuple[PodGroupInfo, ...]:
         """The PodGroups at or below this group."""
         if not self.is_composite:

@@ -1,14 +1,15 @@
 """scheduling.k8s.io PodGroup and CompositePodGroup: pods that are scheduled together (KEP-4671).
 
-Behind gates GenericWorkload and CompositePodGroup. A PodGroup is read in v1beta1, and in v1alpha2,
-which differs in ``disruptionMode``, from Kubernetes 1.36.
+Behind gates GenericWorkload and CompositePodGroup. Both are read in v1beta1; a PodGroup of
+Kubernetes 1.36 in v1alpha2, which differs in ``disruptionMode``, and a CompositePodGroup of 1.37 in
+v1alpha3.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from proreus.base.kubernetes_version import V1_36
+from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 from proreus.objects.pod import Pod, PodResourceClaimStatus
 
@@ -17,6 +18,9 @@ POD_GROUP_SCHEDULED = "PodGroupScheduled"
 
 POD_GROUP_INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """The condition type for a group that was scheduled once; it never becomes False again."""
+
+COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED = "CompositePodGroupInitiallyScheduled"
+"""The same for a CompositePodGroup, since 1.38."""
 
 POD_GROUP_TYPE = "podgroup"
 COMPOSITE_POD_GROUP_TYPE = "compositepodgroup"
@@ -172,7 +176,7 @@ class PodGroup(ApiStruct, frozen=True):
 
     def condition(self, type_: str) -> Condition | None:
         """Return the condition of a type, or None."""
-        return next((one for one in self.status.conditions if one.type == type_), None)
+        return _condition(self.status.conditions, type_)
 
 
 class CompositeGangSchedulingPolicy(ApiStruct, frozen=True):
@@ -200,11 +204,18 @@ class CompositePodGroupSpec(ApiStruct, frozen=True):
     parent_composite_pod_group_name: str | None = None
 
 
+class CompositePodGroupStatus(ApiStruct, frozen=True):
+    """The observed state of a group of groups."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
 class CompositePodGroup(ApiStruct, frozen=True):
     """A group of PodGroups and CompositePodGroups; these name it as their parent."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CompositePodGroupSpec = CompositePodGroupSpec()
+    status: CompositePodGroupStatus = CompositePodGroupStatus()
 
     @property
     def key(self) -> EntityKey:
@@ -234,9 +245,17 @@ class CompositePodGroup(ApiStruct, frozen=True):
         """Whether the pods of all its groups may only be evicted together."""
         return _disrupted_as_whole(self.spec.disruption_mode)
 
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of a type, or None."""
+        return _condition(self.status.conditions, type_)
+
 
 def _topology_keys(constraints: PodGroupSchedulingConstraints | None) -> tuple[str, ...]:
     return () if constraints is None else tuple(one.key for one in constraints.topology)
+
+
+def _condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+    return next((one for one in conditions if one.type == type_), None)
 
 
 def _disrupted_as_whole(mode: str | DisruptionMode | None) -> bool:
@@ -256,11 +275,12 @@ POD_GROUPS = Resource(
 )
 COMPOSITE_POD_GROUPS = Resource(
     "scheduling.k8s.io",
-    "v1alpha3",
+    "v1beta1",
     "compositepodgroups",
     "CompositePodGroup",
     True,
     CompositePodGroup,
+    until=(V1_37, "v1alpha3"),
 )
 
 

@@ -11,7 +11,12 @@ from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import POD_SCHEDULED, Pod, condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS
-from proreus.objects.scheduling import POD_GROUPS
+from proreus.objects.scheduling import (
+    COMPOSITE_POD_GROUPS,
+    POD_GROUPS,
+    CompositePodGroup,
+    PodGroup,
+)
 from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from proreus.offline.api import JsonObject
 from proreus.offline.case_errors import CaseError, reading
@@ -145,9 +150,13 @@ class Script:
                 one.type: [one.status, one.reason, _without_placement(one.message)]
                 for one in group.status.conditions
             }
-            for group in self._cluster.api.store(POD_GROUPS).values()
+            for group in self._pod_groups()
             if group.status.conditions
         }
+
+    def _pod_groups(self) -> Iterable[PodGroup | CompositePodGroup]:
+        yield from self._cluster.api.store(POD_GROUPS).values()
+        yield from self._cluster.api.store(COMPOSITE_POD_GROUPS).values()
 
     def _waiting(self) -> list[str]:
         assumed = self._cluster.scheduler.cache.assumed_pods()

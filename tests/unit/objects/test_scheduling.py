@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from proreus.base.kubernetes_version import V1_36, V1_37, V1_38
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import (
+    COMPOSITE_POD_GROUPS,
+    POD_GROUPS,
     CompositePodGroup,
     PodGroup,
     pod_group_entity_key,
@@ -85,3 +88,15 @@ def test_group_of_a_pod():
     )
     assert pod_group_key(pod) == "ns/g"
     assert str(pod_group_entity_key(pod)) == "podgroup/ns/g"
+
+
+def test_api_versions_of_groups_by_version_of_kubernetes():
+    versions = {
+        version: (POD_GROUPS.as_of(version).version, COMPOSITE_POD_GROUPS.as_of(version).version)
+        for version in (V1_36, V1_37, V1_38)
+    }
+    assert versions == {
+        V1_36: ("v1alpha2", "v1alpha3"),
+        V1_37: ("v1beta1", "v1alpha3"),
+        V1_38: ("v1beta1", "v1beta1"),
+    }

@@ -19,6 +19,7 @@ from typing import ClassVar, Protocol, TypedDict, Unpack
 from msgspec import Struct
 
 from proreus.base.errors import ProreusError
+from proreus.base.kubernetes_version import Change
 from proreus.base.logs import logger
 from proreus.engine.cache.cache import Cache
 from proreus.engine.cycles.attempt import Attempt, Failure, ScheduleResult, error_failure
@@ -46,7 +47,11 @@ from proreus.framework.status import Code, Status
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import (
+    COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED,
+    COMPOSITE_POD_GROUP_TYPE,
+    COMPOSITE_POD_GROUPS,
     POD_GROUP_INITIALLY_SCHEDULED,
+    POD_GROUP_TYPE,
     POD_GROUPS,
     CompositePodGroup,
     PodGroup,
@@ -133,13 +138,8 @@ class GroupCycle:
         self._failures = parts["failures"]
         self._rng = environment.rng
         self._paused = environment.paused
-        self._status_writer = PodGroupStatusWriter(
-            environment.stores.store(POD_GROUPS),
-            environment.api,
-            environment.clock,
-            environment.spawn,
-            self.condition_type,
-            self.resource,
+        self._status_writer = PodGroupStatusWriter.of(
+            environment, self.resource, self.condition_type
         )
         self._metrics = environment.metrics
         self._metrics.describe_pod_groups()
@@ -185,14 +185,20 @@ class PodGroupCycle(GroupCycle):
     def __init__(self, *, provided_groups: bool = False, **parts: Unpack[CycleParts]) -> None:
         """``provided_groups``: plugins may provide groups (``PodGroupSourcePlugin``)."""
         super().__init__(**parts)
-        cache, gates = parts["cache"], parts["environment"].feature_gates
+        cache, environment = parts["cache"], parts["environment"]
+        gates = environment.feature_gates
         assert self._queue.pod_groups is not None
         self._states = cache.pod_group_states
         self._forest = cache.workload_forest
         self._pod_groups = self._queue.pod_groups
-        self._clock = parts["environment"].clock
+        self._clock = environment.clock
         self._topology_aware = provided_groups or gates.enabled("TopologyAwareWorkloadScheduling")
         self._composite = provided_groups or gates.enabled("CompositePodGroup")
+        self._status_writers = {POD_GROUP_TYPE: self._status_writer}
+        if gates.includes(Change.COMPOSITE_CONDITIONS) and gates.enabled("CompositePodGroup"):
+            self._status_writers[COMPOSITE_POD_GROUP_TYPE] = PodGroupStatusWriter.of(
+                environment, COMPOSITE_POD_GROUPS, COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED
+            )
         self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
         self._metrics.describe_group_preemption()
         if self._topology_aware:
@@ -212,12 +218,12 @@ class PodGroupCycle(GroupCycle):
                 policy_of_group=self._policy_of_group,
             )
         except InvalidPodGroup as error:
-            return self._fail(popped, Status.error(str(error)), root.leaves)
+            return self._fail(popped, Status.error(str(error)), root.subtree)
         name = popped.pod.spec.scheduler_name
         profile = self._pods.profiles.get(name)
         if profile is None:
             text = f'profile not found for scheduler name "{name}"'
-            return self._fail(popped, Status.error(text), root.leaves)
+            return self._fail(popped, Status.error(text), root.subtree)
         self._skip_pods(popped, profile)
         if popped.root.is_provided:
             _sort_by_rank(popped, profile)
@@ -241,12 +247,12 @@ class PodGroupCycle(GroupCycle):
                 self._queue.done(queued.uid)
 
     def _fail(
-        self, popped: QueuedPodGroupInfo, status: Status, leaves: Sequence[PodGroupInfo]
+        self, popped: QueuedPodGroupInfo, status: Status, groups: Sequence[PodGroupInfo]
     ) -> dict[str, str]:
         """Fail an attempt that has not begun."""
         self._fail_pods(popped.queued_pods, status.message)
-        for leaf in leaves:
-            self._write_status(leaf, status)
+        for group in groups:
+            self._write_status(group, status)
         self._pod_groups.add_attempted(popped, status)
         return dict.fromkeys((queued.key for queued in popped.queued_pods), "")
 
@@ -333,8 +339,10 @@ class PodGroupCycle(GroupCycle):
                 if failure is not None:
                     self._failures.handle(pod.attempt, failure, repeated=repeated)
                 placed[queued.key] = "" if failure is not None else pod.node_name
-            self._log(leaf, result)
-            self._write_status(leaf, result.status)
+        for group in cycle.root.subtree:
+            result = results[group.entity_key]
+            self._log(group, result)
+            self._write_status(group, result.status)
         return placed
 
     def _was_reported(self, popped: QueuedPodGroupInfo) -> bool:
@@ -351,22 +359,25 @@ class PodGroupCycle(GroupCycle):
         popped.reported = now
         return False
 
-    def _write_status(self, leaf: PodGroupInfo, status: Status | None) -> None:
+    def _write_status(self, group: PodGroupInfo, status: Status | None) -> None:
         # The API has no object of a group that a plugin provides.
-        if leaf.group is None or not leaf.entity_key.is_provided:
-            self._status_writer.write(leaf.key, status)
+        if group.group is None or group.entity_key.is_provided:
+            return
+        writer = self._status_writers.get(group.entity_key.type)
+        if writer is not None:
+            writer.write(group.key, status)
 
-    def _log(self, leaf: PodGroupInfo, result: PodGroupResult) -> None:
+    def _log(self, group: PodGroupInfo, result: PodGroupResult) -> None:
+        kind = "composite pod group" if group.is_composite else "pod group"
         if result.status is None:
-            log.v(2).info("Successfully scheduled a pod group", podGroup=leaf.key)
+            log.v(2).info(f"Successfully scheduled a {kind}", podGroup=group.key)
         elif result.failed:
-            log.error("Error scheduling pod group", err=result.status.message, podGroup=leaf.key)
+            log.error(f"Error scheduling {kind}", err=result.status.message, podGroup=group.key)
         else:
-            waits = result.waiting_on_preemption
-            text = (
-                "Pod group is waiting for preemption" if waits else "Unable to schedule a pod group"
-            )
-            log.v(2).info(text, podGroup=leaf.key, err=result.status.message)
+            text = f"Unable to schedule a {kind}"
+            if result.waiting_on_preemption:
+                text = f"{kind.capitalize()} is waiting for preemption"
+            log.v(2).info(text, podGroup=group.key, err=result.status.message)
 
 
 def _sort_by_rank(popped: QueuedPodGroupInfo, profile: Profile) -> None:

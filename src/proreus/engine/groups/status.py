@@ -1,4 +1,4 @@
-"""Writes the condition of PodGroups that tells whether they were scheduled.
+"""Writes the condition of groups that tells whether they were scheduled.
 
 One write a group at a time: two at once might arrive in the wrong order, and a scheduled group
 would keep the condition False for ever.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -17,13 +17,16 @@ from proreus.base.errors import ApiError
 from proreus.base.logs import logger
 from proreus.base.repeated_failures import LineLimit, RefusalPause
 from proreus.engine.cycles.failure import SCHEDULER_ERROR, UNSCHEDULABLE
+from proreus.engine.environment import Environment
 from proreus.framework.assume_cache import parse_resource_version, resource_version_of
 from proreus.framework.handle import ApiWriter
 from proreus.framework.status import Status
 from proreus.objects.meta import Resource
-from proreus.objects.scheduling import Condition, PodGroup
+from proreus.objects.scheduling import CompositePodGroup, Condition, PodGroup
 
 log = logger(__name__)
+
+_Group = PodGroup | CompositePodGroup
 
 
 class _WrittenCondition(Struct, frozen=True):
@@ -33,7 +36,7 @@ class _WrittenCondition(Struct, frozen=True):
     version: int
     condition: Condition
 
-    def is_newer_than(self, group: PodGroup | None) -> bool:
+    def is_newer_than(self, group: _Group | None) -> bool:
         """Return whether the informer's version of the group is older than this write."""
         return (
             group is not None
@@ -44,17 +47,30 @@ class _WrittenCondition(Struct, frozen=True):
 
 @dataclass(eq=False)
 class PodGroupStatusWriter:
-    """Writes conditions in the background. ``groups``: the informer's store.
+    """Writes the conditions of one kind of groups in the background.
 
-    ``condition_type`` and ``resource``: as the emulated version of Kubernetes has them.
+    ``groups``: the informer's store. ``condition_type`` and ``resource``: as the emulated version
+    of Kubernetes has them.
     """
 
-    groups: Mapping[str, PodGroup]
+    groups: Mapping[str, _Group]
     api: ApiWriter
     clock: Clock
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     condition_type: str
-    resource: Resource[PodGroup]
+    resource: Resource[Any]
+
+    @classmethod
+    def of(cls, environment: Environment, resource: Resource[Any], condition_type: str) -> Self:
+        """Return a writer that finds and writes groups in an environment."""
+        return cls(
+            environment.stores.store(resource),
+            environment.api,
+            environment.clock,
+            environment.spawn,
+            condition_type,
+            resource,
+        )
 
     def __post_init__(self) -> None:
         """Begin without writes."""
@@ -70,7 +86,8 @@ class PodGroupStatusWriter:
     def write(self, key: str, status: Status | None) -> None:
         """Record the result of an attempt for a group (None if scheduled). True stays True."""
         if key not in self.groups:
-            log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
+            text = f"Failed to get {self.resource.kind} for status update"
+            log.error(text, err="not found", podGroup=key)
             return
         # A success that waits to be written must not be lost to a later failure of single pods.
         if key not in self._waiting or self._waiting[key] is not None:
@@ -91,7 +108,7 @@ class PodGroupStatusWriter:
             self._writing.discard(key)
             self._waiting.pop(key, None)
 
-    def _condition(self, key: str, group: PodGroup, status: Status | None) -> Condition | None:
+    def _condition(self, key: str, group: _Group, status: Status | None) -> Condition | None:
         """Return the new condition; None when there is nothing to change."""
         value, reason, message = "True", "Scheduled", ""
         if status is not None:
@@ -111,7 +128,7 @@ class PodGroupStatusWriter:
                 since = old.last_transition_time
         return Condition(self.condition_type, value, reason, message, generation, since)
 
-    def _current_condition(self, key: str, group: PodGroup) -> Condition | None:
+    def _current_condition(self, key: str, group: _Group) -> Condition | None:
         """Return the current condition of a group: our last write, or the informer's."""
         self._written = {
             k: t for k, t in self._written.items() if t.is_newer_than(self.groups.get(k))
@@ -119,7 +136,7 @@ class PodGroupStatusWriter:
         written = self._written.get(key)
         return group.condition(self.condition_type) if written is None else written.condition
 
-    async def _patch(self, group: PodGroup, condition: Condition) -> None:
+    async def _patch(self, group: _Group, condition: Condition) -> None:
         meta = group.metadata
         body: dict[str, Any] = {
             "type": condition.type,
@@ -141,7 +158,8 @@ class PodGroupStatusWriter:
         except ApiError as error:
             repeated = self._refusals.write_failed(meta.uid, error.status)
             if not repeated and self._failures_logged.allows():
-                log.error("Failed to update PodGroup status", err=error, podGroup=key)
+                text = f"Failed to update {self.resource.kind} status"
+                log.error(text, err=error, podGroup=key)
         else:
             self._refusals.succeeded(meta.uid)
             version = parse_resource_version(patched["metadata"].get("resourceVersion", ""))

@@ -6,6 +6,9 @@ version is ``events.k8s.io/v1``, which schedulers write; the other is converted 
 PodGroups: scheduling.k8s.io/v1alpha2 (Kubernetes 1.36) and v1beta1 (1.37). No kube-apiserver serves
 both; here the stored version is v1beta1, so that schedulers of either Kubernetes version find the
 groups. They differ in ``spec.disruptionMode``, which became a union.
+
+CompositePodGroups: scheduling.k8s.io/v1alpha3 (1.37) and v1beta1 (1.38), which is stored. Only the
+name of the version differs.
 """
 
 from typing import Any
@@ -69,6 +72,16 @@ def stored_path(field: str) -> str:
 
 _MODES = {"Pod": "single", "PodGroup": "all"}
 _MODE_TEXTS = {field: text for text, field in _MODES.items()}
+
+
+def from_v1alpha3(group: JsonObject) -> JsonObject:
+    """Convert ``v1alpha3`` to ``v1beta1``."""
+    return group | {"apiVersion": "scheduling.k8s.io/v1beta1"}
+
+
+def to_v1alpha3(group: JsonObject) -> JsonObject:
+    """Convert ``v1beta1`` to ``v1alpha3``."""
+    return group | {"apiVersion": "scheduling.k8s.io/v1alpha3"}
 
 
 def from_v1alpha2(group: JsonObject) -> JsonObject:

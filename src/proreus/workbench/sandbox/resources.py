@@ -104,6 +104,10 @@ _MORE: dict[tuple[str, str], dict[str, Any]] = {
         "to_storage": conversions.from_v1alpha2,
         "from_storage": conversions.to_v1alpha2,
     },
+    ("scheduling.k8s.io/v1alpha3", "compositepodgroups"): {
+        "to_storage": conversions.from_v1alpha3,
+        "from_storage": conversions.to_v1alpha3,
+    },
 }
 
 

@@ -1,4 +1,4 @@
-"""PodGroups in the API versions of Kubernetes 1.36 and 1.37, stored once."""
+"""Groups in the API versions of Kubernetes 1.36 to 1.38, stored once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proreus.base.kubernetes_version import V1_36
+from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.workbench.sandbox.store import Store
 
@@ -39,8 +39,10 @@ def test_a_group_without_the_mode_only_changes_its_version(store: Store) -> None
     assert converted == created | {"apiVersion": "scheduling.k8s.io/v1alpha2"}
 
 
-def test_composite_pod_groups_are_served(store: Store) -> None:
+def test_composite_pod_groups_only_change_their_version(store: Store) -> None:
     policy = {"gang": {"minGroupCount": 1}}
     obj = {"metadata": {"name": "c"}, "spec": {"schedulingPolicy": policy}}
-    created = store.create(COMPOSITE_POD_GROUPS, obj).object()
-    assert created["apiVersion"] == "scheduling.k8s.io/v1alpha3"
+    created = store.create(COMPOSITE_POD_GROUPS.as_of(V1_37), obj).object()
+    assert created["apiVersion"] == "scheduling.k8s.io/v1beta1"
+    served = store.resources.at("scheduling.k8s.io", "v1alpha3", "compositepodgroups")
+    assert served.shown(created) == created | {"apiVersion": "scheduling.k8s.io/v1alpha3"}

@@ -1,4 +1,4 @@
-"""A scheduler as of Kubernetes 1.37 with pod groups, over an API in memory."""
+"""A scheduler with pod groups over an API in memory, as of Kubernetes 1.37 by default."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import V1_37
+from proreus.base.kubernetes_version import V1_37, KubernetesVersion
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import (
+    COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED,
+    COMPOSITE_POD_GROUPS,
     POD_GROUP_INITIALLY_SCHEDULED,
     POD_GROUPS,
     Condition,
@@ -30,9 +32,15 @@ PROFILE = "default-scheduler"
 class Cluster(OfflineCluster):
     """The default profile with pod groups, and with plugins that come last."""
 
-    def __init__(self, *gates: str, plugins: tuple[Any, ...] = (), without: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        *gates: str,
+        plugins: tuple[Any, ...] = (),
+        without: tuple[str, ...] = (),
+        version: KubernetesVersion = V1_37,
+    ):
         registry = Registry([*IN_TREE_PLUGINS, *plugins])
-        parsed = FeatureGates.from_list(["GenericWorkload=true", *gates], V1_37)
+        parsed = FeatureGates.from_list(["GenericWorkload=true", *gates], version)
         config = default_configuration(registry, parsed)
         [profile] = config.profiles
         enabled = [ref for ref in profile.plugins.multi_point.enabled if ref.name not in without]
@@ -88,6 +96,10 @@ class Cluster(OfflineCluster):
         )
         assert condition is not None
         return condition
+
+    def composite_condition(self, name: str) -> Condition | None:
+        group = self.api.store(COMPOSITE_POD_GROUPS)[f"default/{name}"]
+        return group.condition(COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED)
 
     def notes(self, reason: str = "FailedScheduling") -> dict[str, str]:
         """Last note of a reason, by pod."""
