@@ -88,6 +88,11 @@ class Change(Enum):
         "the condition CompositePodGroupInitiallyScheduled tells of a CompositePodGroup what "
         "PodGroupInitiallyScheduled tells of a PodGroup",
     )
+    DEFAULT_PREEMPTION_RESERVES = (
+        V1_38,
+        "DefaultPreemption has the extension point Reserve, which the default configuration "
+        "disables without GenericWorkload",
+    )
     EMPTY_SPREAD_SELECTOR_COUNTS = (
         V1_38,
         "PodTopologySpread counts all pods of the namespace for an empty labelSelector",
@@ -157,6 +162,15 @@ class Change(Enum):
     NO_IMPLIED_TAINT_EVENT = (
         V1_37,
         "a plugin that registers additions of nodes is not registered for changes of taints too",
+    )
+    PLACEMENTS_CONFIGURED = (
+        V1_38,
+        "the configuration has percentageOfPlacementsToScore and plugins.placementFeasible; "
+        "plugins that v1 no longer supports are refused at all points of placements",
+    )
+    PLACEMENTS_INTERSECTED = (
+        V1_38,
+        "a profile may have several plugins that generate placements, which are intersected",
     )
     POD_GROUP_ENTITIES = (
         V1_37,
