@@ -60,6 +60,12 @@ class Change(Enum):
         "DynamicResources counts shared counters by driver and pool, fails on capacities that "
         "cannot be computed, and keeps no counters of devices that it dropped",
     )
+    ALLOCATOR_OF_1_38 = (
+        V1_38,
+        "DynamicResources reads names of capacities with and without the driver's domain, compares "
+        "versions without their build, refuses negative amounts and values that it does not know, "
+        "gives a device with shares to nobody alone, and rejects nodes with unfinished pools",
+    )
     BIND_MOUNT_OPTIONS_REQUIRE_FEATURE = (
         V1_37,
         "NodeDeclaredFeatures requires VolumeBindMountOptions for volume mounts with such options",
