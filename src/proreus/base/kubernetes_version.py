@@ -60,12 +60,6 @@ class Change(Enum):
         "DynamicResources counts shared counters by driver and pool, fails on capacities that "
         "cannot be computed, and keeps no counters of devices that it dropped",
     )
-    ALLOCATOR_OF_1_38 = (
-        V1_38,
-        "DynamicResources reads names of capacities with and without the driver's domain, compares "
-        "versions without their build, refuses negative amounts and values that it does not know, "
-        "gives a device with shares to nobody alone, and rejects nodes with unfinished pools",
-    )
     BIND_MOUNT_OPTIONS_REQUIRE_FEATURE = (
         V1_37,
         "NodeDeclaredFeatures requires VolumeBindMountOptions for volume mounts with such options",
@@ -94,11 +88,6 @@ class Change(Enum):
         "the condition CompositePodGroupInitiallyScheduled tells of a CompositePodGroup what "
         "PodGroupInitiallyScheduled tells of a PodGroup",
     )
-    DEFAULT_PREEMPTION_RESERVES = (
-        V1_38,
-        "DefaultPreemption has the extension point Reserve, which the default configuration "
-        "disables without GenericWorkload",
-    )
     EMPTY_SPREAD_SELECTOR_COUNTS = (
         V1_38,
         "PodTopologySpread counts all pods of the namespace for an empty labelSelector",
@@ -116,6 +105,11 @@ class Change(Enum):
         "VolumeBinding compares sizes of volumes with storage capacities exactly, instead of "
         "rounded up to bytes",
     )
+    FAILED_GROUPS_NAMED = (
+        V1_38,
+        "the pods of a group that does not fit, and groups below it, name that group; why it does "
+        "not fit stands in its own condition alone",
+    )
     FIRST_EXHAUSTED_BUDGET = (
         V1_37,
         "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",
@@ -125,9 +119,18 @@ class Change(Enum):
         "NodeResourcesFit scores a pod by its pod-level requests, and by the resources in its "
         "status while it is resized",
     )
+    GANG_TEXTS_OF_1_38 = (
+        V1_38,
+        "GangScheduling says how many pods were tried in vain, and which root has too few",
+    )
     GATED_PODS_IN_FLUSH = (
         V1_37,
         "the flush of unschedulable pods tries gated pods too, and each pod every five minutes",
+    )
+    GROUP_TREES_VALIDATED = (
+        V1_38,
+        "workload, priority, policies and depth of a whole tree of groups are checked, and the "
+        "conditions of an invalid one have the reason PodGroupError",
     )
     IMAGE_VOLUMES_COUNT = (
         V1_37,
@@ -168,15 +171,6 @@ class Change(Enum):
     NO_IMPLIED_TAINT_EVENT = (
         V1_37,
         "a plugin that registers additions of nodes is not registered for changes of taints too",
-    )
-    PLACEMENTS_CONFIGURED = (
-        V1_38,
-        "the configuration has percentageOfPlacementsToScore and plugins.placementFeasible; "
-        "plugins that v1 no longer supports are refused at all points of placements",
-    )
-    PLACEMENTS_INTERSECTED = (
-        V1_38,
-        "a profile may have several plugins that generate placements, which are intersected",
     )
     POD_GROUP_ENTITIES = (
         V1_37,

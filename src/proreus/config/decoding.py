@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from proreus.base.errors import ConfigError
-from proreus.base.feature_gates import FeatureGates
 from proreus.config.fields import PluginArgs, json_type_name
 from proreus.config.former_names import remedy_for_another_file
 from proreus.config.model_decoding import decode_model
@@ -24,7 +23,7 @@ _SCHEME = "pkg/runtime/scheme.go:111"
 
 
 def decode_configuration(
-    data: object, body: str, catalog: PluginCatalog, gates: FeatureGates
+    data: object, body: str, catalog: PluginCatalog
 ) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
     """Decode a configuration; return it with one text for each unknown field.
 
@@ -45,11 +44,11 @@ def decode_configuration(
         raise ConfigError(f"couldn't decode as {KIND}, got {API_VERSION}, Kind={kind}: ")
     if (version, kind) != (API_VERSION, KIND):
         raise _not_registered(version, kind, _remedy(version, kind))
-    return decode_model(SchedulerConfiguration, fields, gates)
+    return decode_model(SchedulerConfiguration, fields)
 
 
 def decode_args(
-    plugin: str, model: type[A], data: object, catalog: PluginCatalog, gates: FeatureGates
+    plugin: str, model: type[A], data: object, catalog: PluginCatalog
 ) -> tuple[A, tuple[str, ...]]:
     """Decode a plugin's arguments; return them with one text for each unknown field."""
     try:
@@ -62,7 +61,7 @@ def decode_args(
         elif catalog.is_in_tree(plugin) and version != API_VERSION:
             raise _not_registered(version, kind)
         else:
-            return decode_model(model, fields, gates)
+            return decode_model(model, fields)
     except ConfigError as error:
         raise ConfigError(
             *(f"decoding args for plugin {plugin}: {problem}" for problem in error.problems)

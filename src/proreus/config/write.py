@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import Change
 from proreus.config.fields import ConfigModel, PluginArgs, names_in_files
 from proreus.config.reading import SCALARS
 from proreus.config.types import (
@@ -23,7 +24,6 @@ from proreus.config.types import (
     ExtenderTLSConfig,
     PluginConfig,
     SchedulerConfiguration,
-    is_in_version,
 )
 
 _OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
@@ -35,7 +35,11 @@ _PASSWORD = re.compile(r"(//[^/@:]*:)[^/]*(?=@)")
 
 def to_data(config: SchedulerConfiguration, gates: FeatureGates) -> dict[str, Any]:
     """Return the configuration as plain data, in the fields of the emulated version."""
-    return {"apiVersion": API_VERSION, "kind": KIND, **_fields(config, gates)}
+    data = {"apiVersion": API_VERSION, "kind": KIND, **_fields(config)}
+    if not gates.includes(Change.POD_GROUP_ENTITIES):
+        for profile in data.get("profiles", ()):
+            profile["plugins"].pop("podGroupPostFilter")
+    return data
 
 
 def to_yaml(config: SchedulerConfiguration, gates: FeatureGates) -> str:
@@ -54,15 +58,13 @@ for _scalar in SCALARS:
     _Dumper.add_implicit_resolver(*_scalar)
 
 
-def _fields(part: ConfigModel, gates: FeatureGates) -> dict[str, Any]:
+def _fields(part: ConfigModel) -> dict[str, Any]:
     """Return the fields that Go writes, which omits nil and empty lists."""
     dumped = part.model_dump(mode="json", by_alias=True)
     return {
-        alias: _masked(part, name, _value(part, value, dumped[alias], gates))
+        alias: _masked(part, name, _value(part, value, dumped[alias]))
         for name, alias in names_in_files(type(part)).items()
-        if (value := getattr(part, name)) not in (None, ())
-        and not _omitted(part, name, value)
-        and is_in_version(type(part), alias, gates)
+        if (value := getattr(part, name)) not in (None, ()) and not _omitted(part, name, value)
     }
 
 
@@ -81,13 +83,13 @@ def _omitted(part: ConfigModel, name: str, value: Any) -> bool:
     return isinstance(part, _OMIT_ZEROS) and not value and name not in _NEVER_OMITTED
 
 
-def _value(owner: ConfigModel, value: Any, dumped: Any, gates: FeatureGates) -> Any:
+def _value(owner: ConfigModel, value: Any, dumped: Any) -> Any:
     if isinstance(value, PluginArgs) and isinstance(owner, PluginConfig):
-        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(value, gates)}
+        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(value)}
     if isinstance(value, ConfigModel):
-        return _fields(value, gates)
+        return _fields(value)
     if isinstance(value, tuple):
-        return [_value(owner, v, d, gates) for v, d in zip(value, dumped, strict=True)]
+        return [_value(owner, v, d) for v, d in zip(value, dumped, strict=True)]
     if isinstance(dumped, float) and dumped.is_integer():
         return int(dumped)
     return dumped

@@ -208,10 +208,18 @@ class PlacementProgress(NamedTuple):
     """How far the dry run of a group is: pods, or child groups of a CompositePodGroup.
 
     ``remaining``: those that are still to be tried. ``scheduled``: those that fit, or have a node.
+    ``unschedulable``: those that were tried and do not fit.
     """
 
     remaining: int
     scheduled: int = 0
+    unschedulable: int = 0
+
+    def after(self, *, fits: bool) -> PlacementProgress:
+        """Return the progress once one more was tried."""
+        return PlacementProgress(
+            self.remaining - 1, self.scheduled + fits, self.unschedulable + (not fits)
+        )
 
 
 class ProposedAssignment(NamedTuple):

@@ -107,12 +107,19 @@ class DisruptionMode(ApiStruct, frozen=True):
     all: AllDisruptionMode | None = None
 
 
+class WorkloadReference(ApiStruct, frozen=True):
+    """The Workload that a group was created for."""
+
+    workload_name: str = ""
+
+
 class PodGroupSpec(ApiStruct, frozen=True):
     """The desired state of a group.
 
     ``disruption_mode``: in v1alpha2 a text, Pod (the default) or PodGroup.
     """
 
+    workload_ref: WorkloadReference | None = None
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: str | DisruptionMode | None = None
@@ -141,44 +148,6 @@ class PodGroupStatus(ApiStruct, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
-class PodGroup(ApiStruct, frozen=True):
-    """A PodGroup; pods name it in ``spec.schedulingGroup.podGroupName``."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
-
-    @property
-    def key(self) -> EntityKey:
-        """The key of the group."""
-        return EntityKey(POD_GROUP_TYPE, self.metadata.namespace, self.metadata.name)
-
-    @property
-    def topology_keys(self) -> tuple[str, ...]:
-        """The labels in which the group's nodes must agree."""
-        return _topology_keys(self.spec.scheduling_constraints)
-
-    @property
-    def priority(self) -> int:
-        """Priority of the group as a whole."""
-        return self.spec.priority or 0
-
-    @property
-    def min_count(self) -> int:
-        """The number of its pods that have to be scheduled together; 1 for a basic group."""
-        gang = self.spec.scheduling_policy.gang
-        return 1 if gang is None else gang.min_count
-
-    @property
-    def disrupted_as_whole(self) -> bool:
-        """Whether its pods may only be evicted together."""
-        return _disrupted_as_whole(self.spec.disruption_mode)
-
-    def condition(self, type_: str) -> Condition | None:
-        """Return the condition of a type, or None."""
-        return _condition(self.status.conditions, type_)
-
-
 class CompositeGangSchedulingPolicy(ApiStruct, frozen=True):
     """A gang: no pod starts before ``min_group_count`` child groups can."""
 
@@ -195,6 +164,7 @@ class CompositePodGroupSchedulingPolicy(ApiStruct, frozen=True):
 class CompositePodGroupSpec(ApiStruct, frozen=True):
     """The desired state of a group of groups."""
 
+    workload_ref: WorkloadReference | None = None
     scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | None = None
@@ -210,10 +180,79 @@ class CompositePodGroupStatus(ApiStruct, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class CompositePodGroup(ApiStruct, frozen=True):
-    """A group of PodGroups and CompositePodGroups; these name it as their parent."""
+class _GenericPodGroup(ApiStruct, frozen=True):
+    """What PodGroups and CompositePodGroups have in common."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec | CompositePodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus | CompositePodGroupStatus = PodGroupStatus()
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The labels in which the group's nodes must agree."""
+        constraints = self.spec.scheduling_constraints
+        return () if constraints is None else tuple(one.key for one in constraints.topology)
+
+    @property
+    def priority(self) -> int:
+        """Priority of the group as a whole."""
+        return self.spec.priority or 0
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether its policy is gang."""
+        return self.spec.scheduling_policy.gang is not None
+
+    @property
+    def is_basic(self) -> bool:
+        """Whether its policy is basic."""
+        return self.spec.scheduling_policy.basic is not None
+
+    @property
+    def disrupted_as_whole(self) -> bool:
+        """Whether its pods, those of all groups below included, may only be evicted together."""
+        mode = self.spec.disruption_mode
+        if isinstance(mode, DisruptionMode):
+            return mode.all is not None
+        return mode == _DISRUPTED_AS_GROUP
+
+    @property
+    def disrupted_pod_by_pod(self) -> bool:
+        """Whether its disruption mode says that its pods may be evicted one by one."""
+        mode = self.spec.disruption_mode
+        return isinstance(mode, DisruptionMode) and mode.single is not None
+
+    @property
+    def workload_name(self) -> str:
+        """The name of its Workload, "" without one."""
+        return "" if self.spec.workload_ref is None else self.spec.workload_ref.workload_name
+
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of a type, or None."""
+        return next((one for one in self.status.conditions if one.type == type_), None)
+
+
+class PodGroup(_GenericPodGroup, frozen=True):
+    """A PodGroup; pods name it in ``spec.schedulingGroup.podGroupName``."""
+
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def key(self) -> EntityKey:
+        """The key of the group."""
+        return EntityKey(POD_GROUP_TYPE, self.metadata.namespace, self.metadata.name)
+
+    @property
+    def min_count(self) -> int:
+        """The number of its pods that have to be scheduled together; 1 for a basic group."""
+        gang = self.spec.scheduling_policy.gang
+        return 1 if gang is None else gang.min_count
+
+
+class CompositePodGroup(_GenericPodGroup, frozen=True):
+    """A group of PodGroups and CompositePodGroups; these name it as their parent."""
+
     spec: CompositePodGroupSpec = CompositePodGroupSpec()
     status: CompositePodGroupStatus = CompositePodGroupStatus()
 
@@ -223,45 +262,12 @@ class CompositePodGroup(ApiStruct, frozen=True):
         return EntityKey(COMPOSITE_POD_GROUP_TYPE, self.metadata.namespace, self.metadata.name)
 
     @property
-    def topology_keys(self) -> tuple[str, ...]:
-        """The labels in which the group's nodes must agree."""
-        return _topology_keys(self.spec.scheduling_constraints)
-
-    @property
-    def priority(self) -> int:
-        """Priority of the group as a whole."""
-        return self.spec.priority or 0
-
-    @property
     def min_count(self) -> int:
         """The number of its child groups that have to be scheduled together; 1 for a basic
         group.
         """
         gang = self.spec.scheduling_policy.gang
         return 1 if gang is None else gang.min_group_count
-
-    @property
-    def disrupted_as_whole(self) -> bool:
-        """Whether the pods of all its groups may only be evicted together."""
-        return _disrupted_as_whole(self.spec.disruption_mode)
-
-    def condition(self, type_: str) -> Condition | None:
-        """Return the condition of a type, or None."""
-        return _condition(self.status.conditions, type_)
-
-
-def _topology_keys(constraints: PodGroupSchedulingConstraints | None) -> tuple[str, ...]:
-    return () if constraints is None else tuple(one.key for one in constraints.topology)
-
-
-def _condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
-    return next((one for one in conditions if one.type == type_), None)
-
-
-def _disrupted_as_whole(mode: str | DisruptionMode | None) -> bool:
-    if isinstance(mode, DisruptionMode):
-        return mode.all is not None
-    return mode == _DISRUPTED_AS_GROUP
 
 
 POD_GROUPS = Resource(

@@ -162,7 +162,7 @@ class PlannedCoscheduling(BaseCoscheduling):
             return self._children_feasible(group, group.group.min_count, progress)
         planned = self._planner.planned_of(group.key)
         known = None if planned is None else planned.group
-        needed, (remaining, scheduled) = group.group.min_count, progress
+        needed, scheduled = group.group.min_count, progress.scheduled
         if planned is not None and planned.is_satisfied:
             needed = 0
         elif known is not None and known.policy is MatchPolicy.ONLY_WAITING and group.pods:
@@ -171,7 +171,7 @@ class PlannedCoscheduling(BaseCoscheduling):
                 before = scheduled
                 state.write(_SCHEDULED_BEFORE, before)
             scheduled -= before
-        if scheduled + remaining < needed:
+        if scheduled + progress.remaining < needed:
             return _too_few(needed, scheduled)
         if scheduled < needed:
             return Status(Code.WAIT, (f"{scheduled} of {needed} pods fit",))

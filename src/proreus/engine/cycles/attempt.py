@@ -93,7 +93,8 @@ class Failure(Struct):
     ``victims``: the pods that PostFilter evicts for it. ``point``: the extension point that failed
     after a node was chosen, Reserve, Permit, PreBind or Bind. ``nominated_node``: the node that the
     attempt wrote to the pod's status, or is about to write; the informer may not show it yet.
-    ``text``: what is said in place of what the fit error says.
+    ``text``: what is said in place of what the fit error says. ``rejectors``: the plugins that
+    rejected the pod's group, where there is no fit error.
     """
 
     status: Status
@@ -104,6 +105,7 @@ class Failure(Struct):
     point: str = ""
     nominated_node: str = ""
     text: str = ""
+    rejectors: frozenset[str] = frozenset()
 
     @property
     def message(self) -> str:

@@ -111,7 +111,9 @@ class FailureHandler:
         queued = attempt.queued
         queued.gating_plugin = ""
         fit = failure.fit_error
-        queued.unschedulable_plugins = set(fit.diagnosis.unschedulable_plugins) if fit else set()
+        queued.unschedulable_plugins = set(
+            fit.diagnosis.unschedulable_plugins if fit else failure.rejectors
+        )
         if fit:
             # Whatever rejected it, room that is held for it may help.
             queued.unschedulable_plugins |= attempt.profile.pod_sources

@@ -27,6 +27,7 @@ from proreus.base.errors import PluginError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.cycles.attempt import Attempt, Failure, NodeSubset
 from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
+from proreus.engine.groups.failures import GroupFailures
 from proreus.engine.groups.orders import Order, OtherOrders, kind_of
 from proreus.engine.groups.results import (
     UNSCHEDULABLE,
@@ -34,10 +35,8 @@ from proreus.engine.groups.results import (
     PodResult,
     Results,
     add_rejectors,
-    error_of,
     naming_placements,
     naming_rejected_pod,
-    not_scheduled,
     pods_lacking,
     reason_of,
     say_of_rejected_pods,
@@ -81,7 +80,8 @@ _MOST_TRIES = 1000
 class PodGroupAlgorithm:
     """Tries the pods of root groups of one profile.
 
-    ``begin``: makes a pod's attempt. ``states``: the pods of groups that have a node.
+    ``begin``: makes a pod's attempt. ``states``: the pods of groups that have a node. ``failures``:
+    what groups that do not fit tell.
     ``topology_aware`` and ``composite``: gates TopologyAwareWorkloadScheduling and
     CompositePodGroup.
     """
@@ -91,6 +91,7 @@ class PodGroupAlgorithm:
     nominator: Nominator
     states: PodGroupStates
     begin: Callable[[QueuedPodInfo], Attempt]
+    failures: GroupFailures
     topology_aware: bool
     composite: bool
     rng: random.Random
@@ -136,7 +137,7 @@ class PodGroupAlgorithm:
             self._revert_to(0)
         result = results[root.entity_key]
         if result.status is None and not result.any_scheduled:
-            result.status = Status.unschedulable(UNSCHEDULABLE)
+            result.status = self.failures.nothing_placed
         if result.status is not None and root.entity_key.is_provided:
             # The other orders and placements may be helped by events that these pods know not of.
             result.rejectors = frozenset(self._rejectors)
@@ -169,7 +170,7 @@ class PodGroupAlgorithm:
         if result.failed or code_of(result.status) == Code.UNSCHEDULABLE:
             assert result.status is not None
             if not result.failed:
-                result.status = not_scheduled(result.status)
+                result.status = self.failures.rejection(result.status)
             return {group.entity_key: result}
         for queued in pods:
             pod = await self._schedule_pod(queued, cycle, nodes)
@@ -179,9 +180,7 @@ class PodGroupAlgorithm:
                 text = "failed to schedule other pod from a pod group"
                 result.status = Status.error(f"{text}: {pod.failure.message}")
                 break
-            progress = PlacementProgress(
-                progress.remaining - 1, progress.scheduled + bool(pod.node_name)
-            )
+            progress = progress.after(fits=bool(pod.node_name))
             result.status = self._feasible(result, progress)
             if result.failed or code_of(result.status) == Code.UNSCHEDULABLE:
                 break
@@ -213,7 +212,7 @@ class PodGroupAlgorithm:
         if result.status is None:
             return
         if result.status.code == Code.WAIT:
-            result.status = not_scheduled(result.status)
+            result.status = self.failures.rejection(result.status)
         if result.group.entity_key.is_provided:
             result.status = naming_rejected_pod(result.status, result.pods)
         self._revert_to(before)
@@ -222,8 +221,8 @@ class PodGroupAlgorithm:
     def _feasible(self, result: PodGroupResult, progress: PlacementProgress) -> Status | None:
         group = result.group
         status = run_placement_feasible(self.profile, result.state, group, progress)
-        if status is not None and status.code == Code.ERROR and not group.is_composite:
-            return Status.error(f"failed to evaluate placement feasibility: {status.message}")
+        if status is not None and status.code == Code.ERROR:
+            return self.failures.error_of_feasibility(group, status)
         return status
 
     async def _schedule_children(
@@ -247,14 +246,13 @@ class PodGroupAlgorithm:
             found = of_child[child.entity_key]
             if found.failed:
                 assert found.status is not None
-                text = "composite pod group evaluation failed due to child error"
-                result.status = Status.error(f"{text}: {found.status.message}")
+                result.status = self.failures.error_of_child(group, child, found.status)
                 break
             result.any_scheduled = result.any_scheduled or found.any_scheduled
             fits = found.status is None
             if not fits and group.entity_key.is_provided:
                 rejected = rejected or found.status
-            progress = PlacementProgress(progress.remaining - 1, progress.scheduled + fits)
+            progress = progress.after(fits=fits)
             result.status = self._feasible(result, progress)
         if rejected is not None and code_of(result.status) == Code.UNSCHEDULABLE:
             assert result.status is not None
@@ -371,7 +369,7 @@ class PodGroupAlgorithm:
         except PluginError as error:
             placements = Status.error(str(error))
         if isinstance(placements, Status):
-            return {key: PodGroupResult(group, placements)}
+            return {key: PodGroupResult(group, placements, verbatim=True)}
         if not group.is_composite:
             generated = self.metrics.generated_placements_total.labels(self.profile.name)
             generated.inc(len(placements))
@@ -408,11 +406,7 @@ class PodGroupAlgorithm:
             assert first is not None
             status = first[key].status
             assert status is not None
-            first[key].status = Status.unschedulable(
-                UNSCHEDULABLE,
-                f"0/{len(placements)} placements are available, first placement status: "
-                f"{error_of(status)}",
-            )
+            first[key].status = self.failures.in_no_placement(status, len(placements))
             if key.is_provided:
                 first[key].status = naming_placements(status, placements, reasons)
                 # A domain may get what it lacks, or another node.

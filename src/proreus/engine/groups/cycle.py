@@ -18,7 +18,6 @@ from typing import ClassVar, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 
-from proreus.base.errors import ProreusError
 from proreus.base.kubernetes_version import Change
 from proreus.base.logs import logger
 from proreus.engine.cache.cache import Cache
@@ -27,15 +26,10 @@ from proreus.engine.cycles.failure import FailureHandler
 from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.environment import Environment
 from proreus.engine.groups.algorithm import PodGroupAlgorithm
-from proreus.engine.groups.results import (
-    PodGroupResult,
-    PodResult,
-    Results,
-    append_reason,
-    complete,
-    failures_of_untried,
-)
+from proreus.engine.groups.failures import GroupFailures, failures_of
+from proreus.engine.groups.results import PodGroupResult, PodResult, Results
 from proreus.engine.groups.status import PodGroupStatusWriter
+from proreus.engine.groups.validation import InvalidPodGroup, validation_of
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.engine.runtime.pod_group_points import run_pod_group_post_filter
 from proreus.engine.runtime.profile import Profile
@@ -45,7 +39,6 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.framework.status import Code, Status
 from proreus.objects.meta import Resource
-from proreus.objects.pod import Pod
 from proreus.objects.scheduling import (
     COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED,
     COMPOSITE_POD_GROUP_TYPE,
@@ -53,13 +46,11 @@ from proreus.objects.scheduling import (
     POD_GROUP_INITIALLY_SCHEDULED,
     POD_GROUP_TYPE,
     POD_GROUPS,
-    CompositePodGroup,
     PodGroup,
 )
 
 log = logger(__name__)
 
-_DEFAULT_POLICY = "PreemptLowerPriority"
 _REPORT_SECONDS = 10.0
 """How often the pods of a group that a plugin provides are told why it does not fit."""
 
@@ -97,16 +88,14 @@ class GroupOutcome(Protocol):
         ...
 
 
-class InvalidPodGroup(ProreusError):
-    """A group that cannot be scheduled as it is."""
-
-
 class _Cycle(Struct, frozen=True):
-    """One attempt. ``popped`` is the queue's entity, ``root`` the group with the pods to try."""
+    """One attempt. ``popped`` is the queue's entity, ``root`` the group with the pods to try,
+    ``failures`` what they tell if they do not fit."""
 
     popped: QueuedPodGroupInfo
     root: PodGroupInfo
     profile: Profile
+    failures: GroupFailures
     started: float
 
 
@@ -199,7 +188,7 @@ class PodGroupCycle(GroupCycle):
             self._status_writers[COMPOSITE_POD_GROUP_TYPE] = PodGroupStatusWriter.of(
                 environment, COMPOSITE_POD_GROUPS, COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED
             )
-        self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
+        self._gates = gates
         self._metrics.describe_group_preemption()
         if self._topology_aware:
             self._metrics.describe_placements()
@@ -212,13 +201,10 @@ class PodGroupCycle(GroupCycle):
             # Deleted since the last event: its pods wait for it again.
             return self._fail(popped, Status.error(_not_found(popped)), ())
         try:
-            validate_pod_group(
-                root.group,
-                [queued.pod for queued in popped.queued_pods] + self._scheduled_pods(root),
-                policy_of_group=self._policy_of_group,
-            )
+            validation_of(root, self._gates)(root, self._states)
         except InvalidPodGroup as error:
-            return self._fail(popped, Status.error(str(error)), root.subtree)
+            invalid = self._gates.includes(Change.GROUP_TREES_VALIDATED)
+            return self._fail(popped, Status.error(str(error)), root.subtree, invalid=invalid)
         name = popped.pod.spec.scheduler_name
         profile = self._pods.profiles.get(name)
         if profile is None:
@@ -233,11 +219,8 @@ class PodGroupCycle(GroupCycle):
             return {}
         # For the whole group: the table holds pods that are only tried.
         with self._paused():
-            return await self._schedule(_Cycle(popped, root, profile, started))
-
-    def _scheduled_pods(self, root: PodGroupInfo) -> list[Pod]:
-        states = (self._states.get(leaf.key) for leaf in root.leaves)
-        return [pod.pod.pod for state in states if state is not None for pod in state.scheduled()]
+            failures = failures_of(root, self._gates)
+            return await self._schedule(_Cycle(popped, root, profile, failures, started))
 
     def _skip_pods(self, popped: QueuedPodGroupInfo, profile: Profile) -> None:
         """Drop the pods that need no attempt."""
@@ -247,12 +230,17 @@ class PodGroupCycle(GroupCycle):
                 self._queue.done(queued.uid)
 
     def _fail(
-        self, popped: QueuedPodGroupInfo, status: Status, groups: Sequence[PodGroupInfo]
+        self,
+        popped: QueuedPodGroupInfo,
+        status: Status,
+        groups: Sequence[PodGroupInfo],
+        *,
+        invalid: bool = False,
     ) -> dict[str, str]:
-        """Fail an attempt that has not begun."""
+        """Fail an attempt that has not begun; ``invalid``: by a fault of the groups."""
         self._fail_pods(popped.queued_pods, status.message)
         for group in groups:
-            self._write_status(group, status)
+            self._write_status(group, status, invalid=invalid)
         self._pod_groups.add_attempted(popped, status)
         return dict.fromkeys((queued.key for queued in popped.queued_pods), "")
 
@@ -266,6 +254,7 @@ class PodGroupCycle(GroupCycle):
             nominator=self._queue.nominator,
             states=self._states,
             begin=lambda queued: self._pods.begin(queued, profile),
+            failures=cycle.failures,
             topology_aware=self._topology_aware,
             composite=self._composite,
             rng=self._rng,
@@ -275,7 +264,7 @@ class PodGroupCycle(GroupCycle):
         results = await algorithm.run(
             root, popped.pods_by_group, state, popped.next_placement, popped.round_rejectors
         )
-        complete(root, results)
+        cycle.failures.complete(root, results)
         seconds = perf_counter() - cycle.started
         self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
         result = results[root.entity_key]
@@ -288,7 +277,7 @@ class PodGroupCycle(GroupCycle):
         untried = {
             queued.uid: failure
             for result in results.values()
-            for queued, failure in failures_of_untried(
+            for queued, failure in cycle.failures.of_untried(
                 result, popped.pods_by_group.get(result.group.entity_key, ())
             )
         }
@@ -310,7 +299,7 @@ class PodGroupCycle(GroupCycle):
                 for result in results.values():
                     result.status = post_filter.status
             else:
-                append_reason(results.values(), post_filter.status.message)
+                cycle.failures.append_reason(results.values(), post_filter.status.message)
         placed = await self._submit(cycle, results, untried)
         self._count(profile, results[root.entity_key], cycle.started)
         self._pod_groups.add_attempted(popped, status)
@@ -335,7 +324,9 @@ class PodGroupCycle(GroupCycle):
                     pod.failure = untried[queued.uid]
                 # The metric of attempts counts each pod's own time, not that of the whole group.
                 pod.attempt.started = perf_counter() - pod.seconds
-                failure = result.failure_of(pod) or await self._commit(pod.attempt, pod.node_name)
+                failure = cycle.failures.of_pod(result, pod) or await self._commit(
+                    pod.attempt, pod.node_name
+                )
                 if failure is not None:
                     self._failures.handle(pod.attempt, failure, repeated=repeated)
                 placed[queued.key] = "" if failure is not None else pod.node_name
@@ -359,13 +350,15 @@ class PodGroupCycle(GroupCycle):
         popped.reported = now
         return False
 
-    def _write_status(self, group: PodGroupInfo, status: Status | None) -> None:
+    def _write_status(
+        self, group: PodGroupInfo, status: Status | None, *, invalid: bool = False
+    ) -> None:
         # The API has no object of a group that a plugin provides.
         if group.group is None or group.entity_key.is_provided:
             return
         writer = self._status_writers.get(group.entity_key.type)
         if writer is not None:
-            writer.write(group.key, status)
+            writer.write(group.key, status, invalid=invalid)
 
     def _log(self, group: PodGroupInfo, result: PodGroupResult) -> None:
         kind = "composite pod group" if group.is_composite else "pod group"
@@ -390,38 +383,3 @@ def _sort_by_rank(popped: QueuedPodGroupInfo, profile: Profile) -> None:
 
 def _not_found(popped: QueuedPodGroupInfo) -> str:
     return f"pod group object not found for pod group {popped.root}"
-
-
-def validate_pod_group(
-    root: PodGroup | CompositePodGroup, pods: Iterable[Pod], *, policy_of_group: bool
-) -> None:
-    """Check that the pods of a root group have scheduler, priority and preemption policy in common.
-
-    ``pods``: those in the queue first. Raises ``InvalidPodGroup``.
-
-    ``policy_of_group``: gate PodGroupPreemptionPolicy, the policy is that of the group object.
-    """
-    scheduler_name = ""
-    policy = (root.spec.preemption_policy or _DEFAULT_POLICY) if policy_of_group else ""
-    whole = "all pods in a single pod group should have the same"
-    for pod in pods:
-        spec = pod.spec
-        scheduler_name = scheduler_name or spec.scheduler_name
-        if spec.scheduler_name != scheduler_name:
-            raise InvalidPodGroup(
-                f'{whole} .spec.schedulerName set, got: "{spec.scheduler_name}" and '
-                f'"{scheduler_name}"'
-            )
-        # A group that a plugin provides takes its pods as they are.
-        if root.key.is_provided:
-            continue
-        priority = spec.priority or 0
-        if priority != root.priority:
-            raise InvalidPodGroup(
-                f"{whole} priority as the pod group's priority, got {priority} and {root.priority}"
-            )
-        of_pod = spec.preemption_policy or _DEFAULT_POLICY
-        policy = policy or of_pod
-        if of_pod != policy:
-            of_group = " as the pod group's preemption policy" if policy_of_group else ""
-            raise InvalidPodGroup(f"{whole} preemption policy{of_group}, got {of_pod} and {policy}")

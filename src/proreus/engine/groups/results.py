@@ -38,7 +38,8 @@ class PodResult(Struct):
 class PodGroupResult(Struct):
     """The result of one group.
 
-    ``status``: None if it can be scheduled. ``pods``: of the pods that were tried, in their order.
+    ``status``: None if it can be scheduled; ``verbatim``: its pods are told it as it is, since no
+    placement was generated. ``pods``: of the pods that were tried, in their order.
     ``any_scheduled``: whether one of its pods fits, those of all groups below included.
     ``waiting_on_preemption``: whether it may fit once victims are gone; then ``nominating`` has
     their pods' new nominations, by ``namespace/name``. ``state``: what plugins keep about the try
@@ -52,6 +53,7 @@ class PodGroupResult(Struct):
     group: PodGroupInfo
     status: Status | None = None
     pods: list[PodResult] = field(default_factory=list)
+    verbatim: bool = False
     any_scheduled: bool = False
     waiting_on_preemption: bool = False
     nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
@@ -75,28 +77,6 @@ class PodGroupResult(Struct):
             if pod.node_name
         ]
 
-    def failure_of(self, pod: PodResult) -> Failure | None:
-        """Return why a pod goes back to the queue; None if it may be bound."""
-        own, status = pod.failure, self.status
-        if self.failed:
-            assert status is not None
-            # An error of its own says more about this pod than the group's.
-            is_error = own is not None and not own.status.rejected
-            return (
-                structs.replace(own, nominating=CLEAR_NOMINATION)
-                if own and is_error
-                else Failure(status)
-            )
-        nominating = self.nomination_of(pod.queued)
-        if own is not None:
-            return structs.replace(own, nominating=nominating or own.nominating)
-        if status is None:
-            return None
-        if self.waiting_on_preemption:
-            # The node is kept for it while the victims go.
-            return Failure(status, nominating=nominating)
-        return Failure(Status.unschedulable(UNSCHEDULABLE, status.message))
-
     def nomination_of(self, queued: QueuedPodInfo) -> NominatingInfo | None:
         """Return the new nomination of a pod that goes back; None if its nomination stays."""
         gives_up = self.status is not None and not self.waiting_on_preemption
@@ -109,16 +89,6 @@ class PodGroupResult(Struct):
 
 Results = dict[EntityKey, PodGroupResult]
 """The results of a root group and of the groups below it that were tried."""
-
-
-def error_of(status: Status) -> str:
-    """Return the text of a failed status as kube-scheduler's ``Status.AsError``."""
-    return UNSCHEDULABLE if status.reasons[:1] == (UNSCHEDULABLE,) else status.message
-
-
-def not_scheduled(status: Status) -> Status:
-    """Return Wait, enough is not there after the last pod, as a rejection."""
-    return Status.unschedulable(UNSCHEDULABLE, *status.reasons)
 
 
 def pods_lacking(result: PodGroupResult, pods: Sequence[QueuedPodInfo], scheduled: int) -> int:
@@ -195,41 +165,3 @@ def successful_leaves(group: PodGroupInfo, results: Results) -> Iterable[PodGrou
         yield from successful_leaves(child, results)
     if result.pods:
         yield result
-
-
-def complete(group: PodGroupInfo, results: Results, parent: PodGroupResult | None = None) -> None:
-    """Give each group below a failed one the status of its parent, unless it failed itself."""
-    result = results.get(group.entity_key)
-    parent_failed = parent is not None and parent.status is not None
-    if result is None or (parent_failed and result.status is None):
-        result = PodGroupResult(group, None if parent is None else parent.status)
-        results[group.entity_key] = result
-    for child in group.children:
-        complete(child, results, result)
-
-
-def append_reason(results: Iterable[PodGroupResult], reason: str) -> None:
-    """Append a reason to the status of each group.
-
-    kube-scheduler's groups share the status of their parent, so that the reason is appended to it
-    once for each group that has it.
-    """
-    by_status: dict[int, list[PodGroupResult]] = {}
-    for result in results:
-        if result.status is not None:
-            by_status.setdefault(id(result.status), []).append(result)
-    for sharing in by_status.values():
-        status = sharing[0].status
-        assert status is not None
-        reasons = (*status.reasons, *[reason] * len(sharing))
-        for result in sharing:
-            result.status = structs.replace(status, reasons=reasons)
-
-
-def failures_of_untried(
-    result: PodGroupResult, pods: Sequence[QueuedPodInfo]
-) -> Iterable[tuple[QueuedPodInfo, Failure]]:
-    """Yield the pods of a group that were not tried; they fail with the status of the group."""
-    status = result.status or Status.error("some pods were not processed")
-    for queued in pods[len(result.pods) :]:
-        yield queued, Failure(status, nominating=result.nominating.get(queued.key))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from msgspec import Struct
 
@@ -27,6 +27,19 @@ from proreus.objects.scheduling import CompositePodGroup, Condition, PodGroup
 log = logger(__name__)
 
 _Group = PodGroup | CompositePodGroup
+
+_SCHEDULED = "Scheduled"
+
+
+class _Outcome(NamedTuple):
+    """``reason`` and ``message`` of a condition."""
+
+    reason: str
+    message: str = ""
+
+    @property
+    def scheduled(self) -> bool:
+        return self.reason == _SCHEDULED
 
 
 class _WrittenCondition(Struct, frozen=True):
@@ -74,8 +87,8 @@ class PodGroupStatusWriter:
 
     def __post_init__(self) -> None:
         """Begin without writes."""
-        self._waiting: dict[str, Status | None] = {}
-        """The result to write after the current write: the latest one, but success stays."""
+        self._waiting: dict[str, _Outcome] = {}
+        """The outcome to write after the current write: the latest one, but success stays."""
         self._writing: set[str] = set()
         self._written: dict[str, _WrittenCondition] = {}
         """Writes that the informer has not seen yet: until then they are the current condition."""
@@ -83,15 +96,18 @@ class PodGroupStatusWriter:
         """By UID of the group."""
         self._failures_logged = LineLimit(now=self.clock.monotonic)
 
-    def write(self, key: str, status: Status | None) -> None:
-        """Record the result of an attempt for a group (None if scheduled). True stays True."""
+    def write(self, key: str, status: Status | None, *, invalid: bool = False) -> None:
+        """Record the result of an attempt for a group (None if scheduled). True stays True.
+
+        ``invalid``: the groups cannot be scheduled as they are.
+        """
         if key not in self.groups:
             text = f"Failed to get {self.resource.kind} for status update"
             log.error(text, err="not found", podGroup=key)
             return
         # A success that waits to be written must not be lost to a later failure of single pods.
-        if key not in self._waiting or self._waiting[key] is not None:
-            self._waiting[key] = status
+        if key not in self._waiting or not self._waiting[key].scheduled:
+            self._waiting[key] = self._outcome(status, invalid=invalid)
         if key not in self._writing:
             self._writing.add(key)
             self.spawn(self._write_all(key))
@@ -99,21 +115,28 @@ class PodGroupStatusWriter:
     async def _write_all(self, key: str) -> None:
         try:
             while key in self._waiting:
-                status = self._waiting.pop(key)
+                outcome = self._waiting.pop(key)
                 group = self.groups.get(key)
-                condition = None if group is None else self._condition(key, group, status)
+                condition = None if group is None else self._condition(key, group, outcome)
                 if group is not None and condition is not None:
                     await self._patch(group, condition)
         finally:
             self._writing.discard(key)
             self._waiting.pop(key, None)
 
-    def _condition(self, key: str, group: _Group, status: Status | None) -> Condition | None:
+    def _outcome(self, status: Status | None, *, invalid: bool) -> _Outcome:
+        if status is None:
+            return _Outcome(_SCHEDULED)
+        if status.rejected:
+            return _Outcome(UNSCHEDULABLE, status.message)
+        return _Outcome(
+            f"{self.resource.kind}Error" if invalid else SCHEDULER_ERROR, status.message
+        )
+
+    def _condition(self, key: str, group: _Group, outcome: _Outcome) -> Condition | None:
         """Return the new condition; None when there is nothing to change."""
-        value, reason, message = "True", "Scheduled", ""
-        if status is not None:
-            value, message = "False", status.message
-            reason = UNSCHEDULABLE if status.rejected else SCHEDULER_ERROR
+        reason, message = outcome
+        value = "True" if outcome.scheduled else "False"
         old = self._current_condition(key, group)
         generation = group.metadata.generation
         since: str | None = rfc3339(self.clock.now())

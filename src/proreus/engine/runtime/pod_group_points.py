@@ -10,9 +10,7 @@ A placement is a set of nodes on which a whole group may be scheduled (KEP-5732)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from functools import reduce
-from itertools import product
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -33,7 +31,6 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, Plugin
 from proreus.framework.pod_group import (
-    OrderedPlacements,
     Placement,
     PlacementProgress,
     PodGroupAssignments,
@@ -46,7 +43,7 @@ from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import IntArray
 
 NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
-_ALL_NODES: Sequence[Placement] = (Placement("all-nodes", None),)
+_ALL_NODES = (Placement("all-nodes", None),)
 
 
 def run_placement_generate(
@@ -55,10 +52,10 @@ def run_placement_generate(
     """Return the group's possible placements, or the rejection; raises ``PluginError``.
 
     ``nodes``: the nodes that the placement of its parent leaves, None for all. Without a plugin it
-    is one placement with all nodes. Placements of several plugins are intersected.
+    is one placement with all nodes.
     """
     started = perf_counter()
-    generated: list[Sequence[Placement]] = []
+    placements: Sequence[Placement] = _ALL_NODES
     nodes = profile.table if nodes is None else nodes
     point, code = "PlacementGenerate", Code.ERROR
     try:
@@ -73,14 +70,9 @@ def run_placement_generate(
                 code = status.code
                 return status
             placements = _as_placements(plugin, point, result)
-            if not placements:
-                code = Code.UNSCHEDULABLE
-                # A status of its own for each group: kube-scheduler appends reasons to it.
-                return NO_PLACEMENTS.with_plugin(plugin.name)
-            generated.append(placements)
-        merged = reduce(_intersections, generated, _ALL_NODES)
-        code = Code.SUCCESS if merged else Code.UNSCHEDULABLE
-        return merged or Status.unschedulable("no feasible merged placements found")
+        code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
+        # A status of its own for each group: kube-scheduler appends reasons to it.
+        return placements or NO_PLACEMENTS.with_plugin(plugin.name)
     finally:
         profile.point_seconds[point, code].observe(perf_counter() - started)
 
@@ -90,29 +82,6 @@ def _as_placements(plugin: Plugin, point: str, result: object) -> Sequence[Place
     if isinstance(result, (tuple, list)) and set(map(type, result)) <= {Placement}:
         return result
     raise invalid_result_error(plugin, point, "Placements or a Status", result)
-
-
-def _intersections(some: Sequence[Placement], others: Sequence[Placement]) -> Sequence[Placement]:
-    """Return the nodes that each two placements share, in the order of the first."""
-    if len(some) == 1 and some[0].node_names is None:
-        return others
-    if len(others) == 1 and others[0].node_names is None:
-        return some
-    shared = (
-        Placement(f"{one.name}/{other.name}", names, one.lacking or other.lacking)
-        for one, other in product(some, others)
-        if (names := _shared_names(one.node_names, other.node_names))
-    )
-    ordered = isinstance(some, OrderedPlacements) or isinstance(others, OrderedPlacements)
-    return OrderedPlacements(shared) if ordered else tuple(shared)
-
-
-def _shared_names(
-    some: Collection[str] | None, others: Collection[str] | None
-) -> Collection[str] | None:
-    if some is None or others is None:
-        return others if some is None else some
-    return frozenset(some).intersection(others)
 
 
 def run_placement_score(
@@ -194,19 +163,20 @@ def _placement_feasible(
             status = as_status(plugin, point, result)
         except PluginError as error:
             return Status.error(f"running PlacementFeasible plugin: {error}")
-        match code_of(status):
-            case Code.SUCCESS:
-                continue
+        if status is None:
+            continue
+        match status.code:
             case Code.WAIT:
-                waits = status
+                waits = status.with_plugin(plugin.name)
             case Code.UNSCHEDULABLE:
-                return status
+                return status.with_plugin(plugin.name)
             case Code.ERROR:
-                assert status is not None
                 return Status.error(f"running PlacementFeasible plugin: {status.message}")
             case other:
-                text = "unexpected status from PlacementFeasible plugin"
-                return Status.error(f"{text}: {other.label}")
+                return Status.error(
+                    f"unexpected status code ({other.label}) from PlacementFeasible plugin: "
+                    f"{status.message}"
+                )
     return waits
 
 

@@ -22,6 +22,7 @@ from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.cycles.attempt import Attempt
 from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.groups.algorithm import PodGroupAlgorithm
+from proreus.engine.groups.failures import failures_of
 from proreus.engine.groups.results import PodResult
 from proreus.engine.runtime.find_nodes import NodeSearch
 from proreus.engine.runtime.profile import Profile
@@ -130,6 +131,7 @@ class GroupTrial:
             nominator=self._nominator,
             states=self._cache.pod_group_states,
             begin=self._begin(profile),
+            failures=failures_of(self._root, self._gates),
             topology_aware=whole
             and (provided or self._gates.enabled("TopologyAwareWorkloadScheduling")),
             composite=provided or self._gates.enabled("CompositePodGroup"),

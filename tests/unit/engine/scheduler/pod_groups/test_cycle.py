@@ -295,7 +295,8 @@ async def test_whatever_is_raised_nothing_stays_assumed(kit) -> None:
         (ValueError("broken"), "running PlacementFeasible plugin: broken"),
         (
             Status.unresolvable("never"),
-            "unexpected status from PlacementFeasible plugin: UnschedulableAndUnresolvable",
+            "unexpected status code (UnschedulableAndUnresolvable) from PlacementFeasible plugin: "
+            "never",
         ),
     ],
 )
