@@ -17,8 +17,7 @@ two to get a node wait on permit, the third allows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable
-from functools import partial
+from collections.abc import Collection, Container, Iterable
 from typing import Any
 
 from proreus.base.known_faults import KnownFault
@@ -55,14 +54,13 @@ from proreus.objects.scheduling import (
     pod_group_entity_key,
     pod_group_key,
 )
+from proreus.plugins.gang_texts import GangTexts, GangTextsOfMinCount
 from proreus.plugins.ready_groups import ReadyGroups
 
 WAIT_SECONDS = 5 * 60.0
 
-_TOO_FEW = Status.unresolvable(
-    "waiting for minCount pods from a gang to appear in scheduling queue"
-)
 _WAIT = Status.wait(WAIT_SECONDS, "waiting for minCount pods from a gang to be scheduled")
+_TEXTS = (GangTextsOfMinCount(), GangTexts())
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
@@ -78,6 +76,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         self._deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         self._whole = gates.includes(Change.POD_GROUP_ENTITIES)
         """Whether the pods of a group wait in the queue as one."""
+        self._texts = _TEXTS[gates.includes(Change.GANG_TEXTS_OF_1_38)]
         self._starts_once = gates.corrects(KnownFault.GANG_MEMBER_COMPLETED)
         self._condition = POD_GROUP_INITIALLY_SCHEDULED if self._whole else POD_GROUP_SCHEDULED
         self._groups = handle.store(POD_GROUPS) if self._enabled else {}
@@ -107,37 +106,25 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Gate a pod until its group and enough pods of it exist."""
-        key = pod_group_key(pod.pod)
-        if not key or not self._enabled:
+        key = pod_group_entity_key(pod.pod)
+        if key is None or not self._enabled:
             return None
-        group = self._groups.get(key)
-        if group is None:
-            name = key.partition("/")[2]
-            return Status.unresolvable(
-                f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
-            )
-        if self._composite:
-            return self._pre_enqueue_in_tree(group)
-        if group.spec.scheduling_policy.gang is None or self._has_enough_known(group):
-            return None
-        return _TOO_FEW
-
-    def _pre_enqueue_in_tree(self, group: PodGroup) -> Status | None:
-        root = self._forest.root_of(group.key)
+        root = self._root_of(key)
         if root is None:
-            return Status.unresolvable(self._no_root(group))
-        if self._known.is_ready(root):
-            return None
-        return (
-            _TOO_FEW if isinstance(root, PodGroup) else _tree_not_ready(root, Status.unresolvable)
-        )
+            return Status.unresolvable(self._texts.no_root(key, self._forest))
+        return None if self._is_ready(root) else Status.unresolvable(self._texts.not_ready(root))
 
-    def _no_root(self, group: PodGroup) -> str:
-        """Return the text for a group whose root is not known: a group above it is missing."""
-        topmost = self._forest.topmost_known(group.key)
-        parent = None if topmost is None else self._forest.parent_of(topmost)
-        text = f"composite pod group object not found in state for {parent}"
-        return f"failed to build hierarchy snapshot: {text}"
+    def _root_of(self, key: EntityKey) -> Group | None:
+        """Return the root of a PodGroup; None if it, or a group above it, is missing."""
+        if self._composite:
+            return self._forest.root_of(key)
+        return self._groups.get(key.namespaced_name)
+
+    def _is_ready(self, root: Group) -> bool:
+        """Return whether enough pods exist; those of a basic PodGroup may start alone."""
+        if isinstance(root, PodGroup):
+            return not root.is_gang or self._has_enough_known(root)
+        return self._known.is_ready(root)
 
     def _has_enough_known(self, group: PodGroup) -> bool:
         state = self._states.get(key_of(group))
@@ -156,14 +143,13 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         """Return whether ``minCount`` pods, or ``minGroupCount`` child groups, can still fit."""
         if not self._enabled or group.group is None:
             return None
-        needed, (remaining, scheduled) = group.group.min_count, progress
+        needed, scheduled = group.group.min_count, progress.scheduled
         if self._has_started(group.group):
             needed = 1
-        so_far = f"{scheduled} scheduled, {remaining} remaining"
-        if remaining + scheduled < needed:
-            return Status.unschedulable(f"minCount ({needed}) cannot be satisfied: {so_far}")
+        if progress.remaining + scheduled < needed:
+            return Status.unschedulable(self._texts.cannot(needed, progress))
         if scheduled < needed:
-            return Status(Code.WAIT, (f"minCount ({needed}) is not yet satisfied: {so_far}",))
+            return Status(Code.WAIT, (self._texts.not_yet(needed, progress),))
         return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -180,7 +166,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             root = self._forest.root_of(group.key)
             if root is None:
                 # Its pods may start alone otherwise, as if nothing were above the group.
-                return Status.error(self._no_root(group))
+                return Status.error(self._texts.no_root(group.key, self._forest))
             if isinstance(root, CompositePodGroup):
                 return self._permit_in_tree(root)
         if group.spec.scheduling_policy.gang is None:
@@ -202,7 +188,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
 
     def _permit_in_tree(self, root: CompositePodGroup) -> Status | None:
         if not self._scheduled.is_ready(root):
-            return _tree_not_ready(root, partial(Status.wait, WAIT_SECONDS))
+            return Status.wait(WAIT_SECONDS, self._texts.not_ready(root))
         for waiting in self.handle.waiting_pods():
             group = pod_group_entity_key(waiting.pod.pod)
             state = None if group is None else self._states.get(group.namespaced_name)
@@ -277,7 +263,3 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             return own == group
         root, other = self._forest.root_of(own), self._forest.root_of(group)
         return root is not None and other is not None and root.key == other.key
-
-
-def _tree_not_ready(root: Group, status: Callable[[str], Status]) -> Status:
-    return status(f'waiting for composite pod group "{root.metadata.name}" tree to meet quorum')

@@ -11,14 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
-from proreus.base.errors import ProreusError
-from proreus.plugins.dynamic_resources.devices.kinds import NOT_COMPARABLE, UNSUPPORTED, Value
+from proreus.plugins.dynamic_resources.devices.kinds import NOT_COMPARABLE, Value
 
 Values = frozenset[Value]
-
-
-class UnsupportedValueError(ProreusError):
-    """A device has an attribute whose value cannot be compared (``UNSUPPORTED``)."""
 
 
 class Attributes(Protocol):
@@ -52,15 +47,10 @@ class Constraint(ABC):
         )
 
     def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device; return whether that is allowed. A refused device is not placed.
-
-        Raises ``UnsupportedValueError``.
-        """
+        """Place a device; return whether that is allowed. A refused device is not placed."""
         if not self.applies(request, subrequest):
             return True
         values = device.attribute_values(self.attribute, self._lists)
-        if UNSUPPORTED in values:
-            raise UnsupportedValueError(self.attribute)
         return bool(values) and self._add(request, values)
 
     def remove(self, request: str, subrequest: str) -> None:
