@@ -60,6 +60,12 @@ class Change(Enum):
         "DynamicResources counts shared counters by driver and pool, fails on capacities that "
         "cannot be computed, and keeps no counters of devices that it dropped",
     )
+    ALLOCATOR_OF_1_38 = (
+        V1_38,
+        "DynamicResources reads names of capacities with and without the driver's domain, compares "
+        "versions without their build, refuses negative amounts and values that it does not know, "
+        "gives a device with shares to nobody alone, and rejects nodes with unfinished pools",
+    )
     BIND_MOUNT_OPTIONS_REQUIRE_FEATURE = (
         V1_37,
         "NodeDeclaredFeatures requires VolumeBindMountOptions for volume mounts with such options",
@@ -87,6 +93,11 @@ class Change(Enum):
         V1_38,
         "the condition CompositePodGroupInitiallyScheduled tells of a CompositePodGroup what "
         "PodGroupInitiallyScheduled tells of a PodGroup",
+    )
+    DEFAULT_PREEMPTION_RESERVES = (
+        V1_38,
+        "DefaultPreemption has the extension point Reserve, which the default configuration "
+        "disables without GenericWorkload",
     )
     EMPTY_SPREAD_SELECTOR_COUNTS = (
         V1_38,
@@ -171,6 +182,15 @@ class Change(Enum):
     NO_IMPLIED_TAINT_EVENT = (
         V1_37,
         "a plugin that registers additions of nodes is not registered for changes of taints too",
+    )
+    PLACEMENTS_CONFIGURED = (
+        V1_38,
+        "the configuration has percentageOfPlacementsToScore and plugins.placementFeasible; "
+        "plugins that v1 no longer supports are refused at all points of placements",
+    )
+    PLACEMENTS_INTERSECTED = (
+        V1_38,
+        "a profile may have several plugins that generate placements, which are intersected",
     )
     POD_GROUP_ENTITIES = (
         V1_37,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.fields import PluginArgs, json_type_name
 from proreus.config.former_names import remedy_for_another_file
 from proreus.config.model_decoding import decode_model
@@ -23,7 +24,7 @@ _SCHEME = "pkg/runtime/scheme.go:111"
 
 
 def decode_configuration(
-    data: object, body: str, catalog: PluginCatalog
+    data: object, body: str, catalog: PluginCatalog, gates: FeatureGates
 ) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
     """Decode a configuration; return it with one text for each unknown field.
 
@@ -44,11 +45,11 @@ def decode_configuration(
         raise ConfigError(f"couldn't decode as {KIND}, got {API_VERSION}, Kind={kind}: ")
     if (version, kind) != (API_VERSION, KIND):
         raise _not_registered(version, kind, _remedy(version, kind))
-    return decode_model(SchedulerConfiguration, fields)
+    return decode_model(SchedulerConfiguration, fields, gates)
 
 
 def decode_args(
-    plugin: str, model: type[A], data: object, catalog: PluginCatalog
+    plugin: str, model: type[A], data: object, catalog: PluginCatalog, gates: FeatureGates
 ) -> tuple[A, tuple[str, ...]]:
     """Decode a plugin's arguments; return them with one text for each unknown field."""
     try:
@@ -61,7 +62,7 @@ def decode_args(
         elif catalog.is_in_tree(plugin) and version != API_VERSION:
             raise _not_registered(version, kind)
         else:
-            return decode_model(model, fields)
+            return decode_model(model, fields, gates)
     except ConfigError as error:
         raise ConfigError(
             *(f"decoding args for plugin {plugin}: {problem}" for problem in error.problems)

@@ -52,14 +52,19 @@ _DEFAULT_PLUGINS = (
 """kube-scheduler's plugins in the order in which each extension point calls them."""
 
 
-_PRE_FILTER_SINCE_1_37 = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration"})
+_POINTS_SINCE = {
+    "DefaultPreemption": ("reserve", Change.DEFAULT_PREEMPTION_RESERVES),
+    "NodeName": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER),
+    "NodeUnschedulable": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER),
+    "TaintToleration": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER),
+}
+"""Extension points that a plugin has only in versions with a change."""
 
 
 def points_in_version(plugin: str, points: Set[str], gates: FeatureGates) -> Set[str]:
     """Return a plugin's extension points in the emulated version."""
-    if plugin not in _PRE_FILTER_SINCE_1_37 or gates.includes(Change.NODE_CHECKS_IN_PRE_FILTER):
-        return points
-    return points - {"preFilter"}
+    point, change = _POINTS_SINCE.get(plugin, ("", None))
+    return points if change is None or gates.includes(change) else points - {point}
 
 
 def _in_order(gates: FeatureGates) -> tuple[_DefaultPlugin, ...]:
@@ -70,25 +75,30 @@ def _in_order(gates: FeatureGates) -> tuple[_DefaultPlugin, ...]:
     return tuple(by_name[swapped.get(plugin.name, plugin.name)] for plugin in _DEFAULT_PLUGINS)
 
 
-def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
-    """Return the default ``multiPoint.enabled``, in order, with weights."""
-    return tuple(
+def default_plugins(gates: FeatureGates) -> Plugins:
+    """Return the default sets: ``multi_point``, in order, with weights, and its exceptions."""
+    enabled = tuple(
         PluginRef(name=plugin.name, weight=plugin.weight)
         for plugin in _in_order(gates)
         if not plugin.gate or gates.enabled(plugin.gate)
     )
+    reserve = PluginSet()
+    # It reserves for PodGroups only.
+    if gates.includes(Change.DEFAULT_PREEMPTION_RESERVES) and not gates.enabled("GenericWorkload"):
+        reserve = PluginSet(disabled=(PluginRef(name="DefaultPreemption"),))
+    return Plugins(multi_point=PluginSet(enabled=enabled), reserve=reserve)
 
 
-def merge(defaults: tuple[PluginRef, ...], own: Plugins) -> Plugins:
-    """Return a profile's own sets, ``multi_point`` merged over ``defaults``."""
+def merge(defaults: Plugins, own: Plugins) -> Plugins:
+    """Return a profile's own sets merged over the default ones."""
     merged = {
-        name: _merge_set(defaults if name == "multi_point" else (), getattr(own, name))
+        name: _merge_set(getattr(defaults, name), getattr(own, name))
         for name in Plugins.model_fields
     }
     return Plugins(**merged)
 
 
-def _merge_set(defaults: tuple[PluginRef, ...], own: PluginSet) -> PluginSet:
+def _merge_set(defaults: PluginSet, own: PluginSet) -> PluginSet:
     """Replace defaults in place, drop disabled ones, append new ones.
 
     Of several own entries of one name the last replaces the default; the others are appended, and
@@ -97,7 +107,7 @@ def _merge_set(defaults: tuple[PluginRef, ...], own: PluginSet) -> PluginSet:
     last = {ref.name: index for index, ref in enumerate(own.enabled)}
     enabled: list[PluginRef] = []
     replaced: set[int] = set()
-    for ref in defaults:
+    for ref in defaults.enabled:
         if own.disables(ref.name):
             continue
         if ref.name in last:
@@ -106,6 +116,7 @@ def _merge_set(defaults: tuple[PluginRef, ...], own: PluginSet) -> PluginSet:
             ref = own.enabled[index]
         enabled.append(ref)
     enabled += [ref for index, ref in enumerate(own.enabled) if index not in replaced]
+    disabled = (*own.disabled, *defaults.disabled)
     return PluginSet(
-        enabled=tuple(enabled), disabled=tuple(PluginRef(name=ref.name) for ref in own.disabled)
+        enabled=tuple(enabled), disabled=tuple(PluginRef(name=ref.name) for ref in disabled)
     )

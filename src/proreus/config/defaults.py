@@ -54,9 +54,13 @@ def set_defaults(
     contention = config.enable_contention_profiling
     if contention is None:
         contention = config.enable_profiling
+    placements = config.percentage_of_placements_to_score
+    if placements is None and gates.enabled("TopologyAwareWorkloadScheduling"):
+        placements = 0
     return config.model_copy(
         update={
             "enable_contention_profiling": contention,
+            "percentage_of_placements_to_score": placements,
             "leader_election": _without_zeros(config.leader_election, _ELECTION_ZEROS),
             "client_connection": _complete_connection(config.client_connection, default_qps),
             "profiles": tuple(_complete_profile(p, catalog, gates) for p in profiles),
@@ -86,7 +90,7 @@ def _complete_profile(
     for name in sorted(plugins.enabled_names() - {config.name for config in configs}):
         model = catalog.args_model(name)
         if model is not None:
-            args, _ = decode_args(name, model, {}, catalog)
+            args, _ = decode_args(name, model, {}, catalog, gates)
             configs.append(PluginConfig(name=name, args=args.with_defaults(gates)))
     return profile.model_copy(update={"plugins": plugins, "plugin_config": tuple(configs)})
 

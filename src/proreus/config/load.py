@@ -14,7 +14,6 @@ from typing import Any
 from proreus.base import logs
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import Change
 from proreus.config import former_names, validation
 from proreus.config.arg_fields import describe_args
 from proreus.config.decoding import decode_args, decode_configuration
@@ -121,30 +120,16 @@ def parse(
 
     ``body`` is the document's source, for error texts.
     """
-    config, unknown = decode_configuration(document.data, _shown(body), catalog)
-    strict_errors = document.strict_errors + unknown + _unknown_in_version(document.data, gates)
+    config, unknown = decode_configuration(document.data, _shown(body), catalog, gates)
+    strict_errors = document.strict_errors + unknown
     profiles = []
     for index, profile in enumerate(config.profiles):
-        decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog)
+        decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog, gates)
         profiles.append(decoded)
         strict_errors += more
     if strict_errors:
         raise StrictDecodingError(strict_errors)
     return config.model_copy(update={"profiles": tuple(profiles)})
-
-
-def _unknown_in_version(data: Mapping[str, Any], gates: FeatureGates) -> tuple[str, ...]:
-    """Return one text for each field that the emulated version does not have yet.
-
-    ``data``: the document, whose types were found to be right.
-    """
-    if gates.includes(Change.POD_GROUP_ENTITIES):
-        return ()
-    return tuple(
-        f'unknown field "profiles[{index}].plugins.podGroupPostFilter"'
-        for index, profile in enumerate(data.get("profiles") or ())
-        if ((profile or {}).get("plugins") or {}).get("podGroupPostFilter") is not None
-    )
 
 
 def _shown(body: str | bytes | Mapping[str, Any]) -> str:
@@ -156,7 +141,7 @@ def _shown(body: str | bytes | Mapping[str, Any]) -> str:
 
 
 def _decode_plugin_config(
-    path: str, profile: ProfileConfiguration, catalog: PluginCatalog
+    path: str, profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
 ) -> tuple[ProfileConfiguration, tuple[str, ...]]:
     """Decode arguments by their plugin's model; keep plain data if the plugin has no model."""
     configs: list[PluginConfig] = []
@@ -169,7 +154,7 @@ def _decode_plugin_config(
             hint = "" if in_tree else f"; {describe_args(model)}"
             try:
                 args, unknown = decode_args(
-                    config.name, model, _with_effect(config, model), catalog
+                    config.name, model, _with_effect(config, model), catalog, gates
                 )
             except ConfigError as error:
                 problems = (f"{where}: {problem}{hint}" for problem in error.problems)

@@ -6,16 +6,18 @@ All values of wrong types are reported together, in the order of the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid, item
 from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
 from proreus.config.former_names import remedy_for_fields
+from proreus.config.types import is_in_version
 
 M = TypeVar("M", bound=ConfigModel)
 Location = tuple[int | str, ...]
@@ -38,27 +40,29 @@ class StrictDecodingError(ConfigError):
         super().__init__("strict decoding error: " + ", ".join(strict_errors), remedy=remedy)
 
 
-def decode_model(model: type[M], data: Mapping[str, Any]) -> tuple[M, tuple[str, ...]]:
+def decode_model(
+    model: type[M], data: Mapping[str, Any], gates: FeatureGates
+) -> tuple[M, tuple[str, ...]]:
     """Decode; return the model with one text for each unknown field, which is left out.
 
-    Raises ``ConfigError`` for wrong types.
+    A field that the emulated version does not have yet is unknown. Raises ``ConfigError`` for wrong
+    types.
     """
+    newer = list(_newer_fields(model, data, gates))
+    known = _without(data, newer)
     try:
-        return _parse(model, data), ()
+        return _parse(model, known), _strict_errors(data, newer)
     except ValidationError as error:
         details = error.errors(include_url=False)
     details.sort(key=lambda detail: _position(data, detail["loc"]))
-    unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     if len(unknown) < len(details):
         raise ConfigError(
             *(_text(model, detail) for detail in details if detail["type"] != "extra_forbidden")
         )
-    strict_errors = tuple(f'unknown field "{_path(detail["loc"])}"' for detail in unknown)
-    known = json.loads(_json(data))
+    strict_errors = _strict_errors(data, newer + unknown)
     try:
-        for detail in unknown:
-            _delete(known, detail["loc"])
-        return _parse(model, known), strict_errors
+        return _parse(model, _without(known, unknown)), strict_errors
     except (LookupError, TypeError, ValidationError):
         # In the model of an out-of-tree plugin a location need not be a path of the data: those
         # of a union name the member.
@@ -87,10 +91,39 @@ def _position(data: Any, location: Location) -> tuple[int, ...]:
     return tuple(position)
 
 
-def _delete(data: Any, location: Location) -> None:
-    for step in location[:-1]:
-        data = data[step]
-    del data[location[-1]]
+def _newer_fields(
+    model: type[ConfigModel], data: Any, gates: FeatureGates, location: Location = ()
+) -> Iterator[Location]:
+    """Yield the locations of fields that the emulated version does not have yet."""
+    if isinstance(data, list):
+        for index, entry in enumerate(data):
+            yield from _newer_fields(model, entry, gates, (*location, index))
+    if not isinstance(data, Mapping):
+        return
+    for name, value in data.items():
+        inner = _model_in(_annotation(model, name))
+        if not is_in_version(model, name, gates):
+            yield (*location, name)
+        elif inner is not None:
+            yield from _newer_fields(inner, value, gates, (*location, name))
+
+
+def _strict_errors(data: Any, unknown: list[Location]) -> tuple[str, ...]:
+    in_order = sorted(unknown, key=lambda location: _position(data, location))
+    return tuple(f'unknown field "{_path(location)}"' for location in in_order)
+
+
+def _without(data: Mapping[str, Any], locations: list[Location]) -> Mapping[str, Any]:
+    """Return data without some fields; raises ``LookupError`` or ``TypeError`` for no path."""
+    if not locations:
+        return data
+    left: dict[str, Any] = json.loads(_json(data))
+    for *steps, last in locations:
+        part: Any = left
+        for step in steps:
+            part = part[step]
+        del part[last]
+    return left
 
 
 def _path(location: Location) -> str:

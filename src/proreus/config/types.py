@@ -6,11 +6,13 @@ are in ``validation``. In an instance that ``load`` returned, every default is f
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import Change
 from proreus.config.fields import (
     Base64,
     Boolean,
@@ -55,7 +57,8 @@ class PluginCatalog(Protocol):
         """Return a plugin's extension points as spelled in the file; empty for an unknown name.
 
         preEnqueue, queueSort, preFilter, filter, postFilter, preScore, score, reserve, permit,
-        preBind, bind, postBind, podGroupPostFilter, placementGenerate, placementScore.
+        preBind, bind, postBind, placementGenerate, placementScore, placementFeasible,
+        podGroupPostFilter.
         """
         ...
 
@@ -100,9 +103,10 @@ class Plugins(ConfigModel):
     bind: PluginSet = PluginSet()
     post_bind: PluginSet = PluginSet()
     multi_point: PluginSet = PluginSet()
-    pod_group_post_filter: PluginSet = PluginSet()
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
+    placement_feasible: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
 
     def sets(self) -> dict[str, PluginSet]:
         """Return all sets by their names in the file, ``multiPoint`` among them."""
@@ -133,6 +137,7 @@ class ProfileConfiguration(ConfigModel):
 
     scheduler_name: Text | None = None
     percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_placements_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
@@ -221,6 +226,7 @@ class Extender(ConfigModel):
 class SchedulerConfiguration(ConfigModel):
     """The whole file; ``percentage_of_nodes_to_score`` 0 means adaptive.
 
+    ``percentage_of_placements_to_score``: likewise; None without TopologyAwareWorkloadScheduling.
     ``enable_contention_profiling`` is None only before defaulting.
     """
 
@@ -232,8 +238,24 @@ class SchedulerConfiguration(ConfigModel):
     enable_profiling: Boolean = True
     enable_contention_profiling: Boolean | None = None
     percentage_of_nodes_to_score: Int32 = 0
+    percentage_of_placements_to_score: Int32 | None = None
     pod_initial_backoff_seconds: Int64 = 1
     pod_max_backoff_seconds: Int64 = 10
     profiles: tuple[ProfileConfiguration, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: Boolean = False
+
+
+_SINCE: Mapping[tuple[type[ConfigModel], str], Change] = {
+    (Plugins, "placementFeasible"): Change.PLACEMENTS_CONFIGURED,
+    (Plugins, "podGroupPostFilter"): Change.POD_GROUP_ENTITIES,
+    (ProfileConfiguration, "percentageOfPlacementsToScore"): Change.PLACEMENTS_CONFIGURED,
+    (SchedulerConfiguration, "percentageOfPlacementsToScore"): Change.PLACEMENTS_CONFIGURED,
+}
+"""The fields that only versions with a change have."""
+
+
+def is_in_version(model: type[ConfigModel], field: str, gates: FeatureGates) -> bool:
+    """Return whether the emulated version has a field, by its name in files."""
+    change = _SINCE.get((model, field))
+    return change is None or gates.includes(change)

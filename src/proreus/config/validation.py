@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import Change
 from proreus.config.durations import format_duration
-from proreus.config.field_errors import child, duplicate, invalid, item, required
+from proreus.config.field_errors import child, duplicate, forbidden, invalid, item, required
 from proreus.config.fields import PluginArgs
 from proreus.config.names import is_extended_resource, label_key_problems
 from proreus.config.types import (
@@ -27,7 +28,10 @@ from proreus.config.types import (
 REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 """Plugins that v1 of the configuration no longer supports."""
 
-_SETS_NOT_CHECKED_FOR_REMOVED = frozenset({"multiPoint", "placementGenerate", "placementScore"})
+_CHECKED_FOR_REMOVED_SINCE = {
+    "placementGenerate": Change.PLACEMENTS_CONFIGURED,
+    "placementScore": Change.PLACEMENTS_CONFIGURED,
+}
 
 
 def problems(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[str]:
@@ -39,6 +43,7 @@ def problems(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[st
         yield invalid("parallelism", config.parallelism, detail)
     yield from _profiles(config.profiles, gates)
     yield from _percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score)
+    yield from _percentage_of_placements("", config.percentage_of_placements_to_score, gates)
     initial, longest = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
     if initial <= 0:
         yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
@@ -89,7 +94,9 @@ def _profiles(profiles: tuple[ProfileConfiguration, ...], gates: FeatureGates) -
             yield required(child(path, "schedulerName"))
         percentage = profile.percentage_of_nodes_to_score
         yield from _percentage(child(path, "percentageOfNodesToScore"), percentage)
-        yield from _removed_plugins(path, profile)
+        share = profile.percentage_of_placements_to_score
+        yield from _percentage_of_placements(path, share, gates)
+        yield from _removed_plugins(path, profile, gates)
         yield from _plugin_config(path, profile, gates)
         if profile.name in seen:
             yield duplicate(child(path, "schedulerName"), {})
@@ -102,9 +109,23 @@ def _percentage(path: str, percentage: int | None) -> Iterator[str]:
         yield invalid(path, percentage, "not in valid range [0-100]")
 
 
-def _removed_plugins(path: str, profile: ProfileConfiguration) -> Iterator[str]:
+def _percentage_of_placements(
+    path: str, percentage: int | None, gates: FeatureGates
+) -> Iterator[str]:
+    where, gate = child(path, "percentageOfPlacementsToScore"), "TopologyAwareWorkloadScheduling"
+    if percentage is not None and not gates.enabled(gate):
+        detail = f"percentageOfPlacementsToScore requires {gate} feature gate to be enabled"
+        yield forbidden(where, detail)
+    else:
+        yield from _percentage(where, percentage)
+
+
+def _removed_plugins(
+    path: str, profile: ProfileConfiguration, gates: FeatureGates
+) -> Iterator[str]:
     for name, set_ in profile.plugins.sets().items():
-        if name in _SETS_NOT_CHECKED_FOR_REMOVED:
+        since = _CHECKED_FOR_REMOVED_SINCE.get(name)
+        if name == "multiPoint" or (since is not None and not gates.includes(since)):
             continue
         for index, ref in enumerate(set_.enabled):
             if ref.name in REMOVED_PLUGINS:

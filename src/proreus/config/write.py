@@ -13,7 +13,6 @@ from typing import Any
 import yaml
 
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import Change
 from proreus.config.fields import ConfigModel, PluginArgs, names_in_files
 from proreus.config.reading import SCALARS
 from proreus.config.types import (
@@ -24,6 +23,7 @@ from proreus.config.types import (
     ExtenderTLSConfig,
     PluginConfig,
     SchedulerConfiguration,
+    is_in_version,
 )
 
 _OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
@@ -35,11 +35,7 @@ _PASSWORD = re.compile(r"(//[^/@:]*:)[^/]*(?=@)")
 
 def to_data(config: SchedulerConfiguration, gates: FeatureGates) -> dict[str, Any]:
     """Return the configuration as plain data, in the fields of the emulated version."""
-    data = {"apiVersion": API_VERSION, "kind": KIND, **_fields(config)}
-    if not gates.includes(Change.POD_GROUP_ENTITIES):
-        for profile in data.get("profiles", ()):
-            profile["plugins"].pop("podGroupPostFilter")
-    return data
+    return {"apiVersion": API_VERSION, "kind": KIND, **_fields(config, gates)}
 
 
 def to_yaml(config: SchedulerConfiguration, gates: FeatureGates) -> str:
@@ -58,13 +54,15 @@ for _scalar in SCALARS:
     _Dumper.add_implicit_resolver(*_scalar)
 
 
-def _fields(part: ConfigModel) -> dict[str, Any]:
+def _fields(part: ConfigModel, gates: FeatureGates) -> dict[str, Any]:
     """Return the fields that Go writes, which omits nil and empty lists."""
     dumped = part.model_dump(mode="json", by_alias=True)
     return {
-        alias: _masked(part, name, _value(part, value, dumped[alias]))
+        alias: _masked(part, name, _value(part, value, dumped[alias], gates))
         for name, alias in names_in_files(type(part)).items()
-        if (value := getattr(part, name)) not in (None, ()) and not _omitted(part, name, value)
+        if (value := getattr(part, name)) not in (None, ())
+        and not _omitted(part, name, value)
+        and is_in_version(type(part), alias, gates)
     }
 
 
@@ -83,13 +81,13 @@ def _omitted(part: ConfigModel, name: str, value: Any) -> bool:
     return isinstance(part, _OMIT_ZEROS) and not value and name not in _NEVER_OMITTED
 
 
-def _value(owner: ConfigModel, value: Any, dumped: Any) -> Any:
+def _value(owner: ConfigModel, value: Any, dumped: Any, gates: FeatureGates) -> Any:
     if isinstance(value, PluginArgs) and isinstance(owner, PluginConfig):
-        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(value)}
+        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(value, gates)}
     if isinstance(value, ConfigModel):
-        return _fields(value)
+        return _fields(value, gates)
     if isinstance(value, tuple):
-        return [_value(owner, v, d) for v, d in zip(value, dumped, strict=True)]
+        return [_value(owner, v, d, gates) for v, d in zip(value, dumped, strict=True)]
     if isinstance(dumped, float) and dumped.is_integer():
         return int(dumped)
     return dumped

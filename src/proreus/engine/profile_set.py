@@ -51,6 +51,7 @@ from proreus.framework.plugin import (
     PreFilterPlugin,
     ReservePlugin,
 )
+from proreus.framework.pod_group_plugin import PlacementFeasiblePlugin
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import Resource, Untyped
@@ -71,6 +72,7 @@ _EVENT_REGISTERING_PLUGINS = (
     FeasibleFilterPlugin,
     ReservePlugin,
     PermitPlugin,
+    PlacementFeasiblePlugin,
 )
 
 
@@ -322,6 +324,7 @@ def _build_profile(
         table=handle.nodes,
         metrics=handle.metrics,
         percentage_of_nodes_to_score=expanded.percentage_of_nodes_to_score,
+        percentage_of_placements_to_score=expanded.percentage_of_placements_to_score,
         optional_filter=(
             None if avoided_nodes is None else KubeletRejections(avoided_nodes, handle)
         ),

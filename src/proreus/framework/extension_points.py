@@ -38,13 +38,14 @@ POINTS: dict[str, type[Plugin]] = {
     "preBind": PreBindPlugin,
     "bind": BindPlugin,
     "postBind": PostBindPlugin,
-    "podGroupPostFilter": PodGroupPostFilterPlugin,
     "placementGenerate": PlacementGeneratePlugin,
     "placementScore": PlacementScorePlugin,
+    "placementFeasible": PlacementFeasiblePlugin,
+    "podGroupPostFilter": PodGroupPostFilterPlugin,
 }
 """Extension points by their names in KubeSchedulerConfiguration."""
 
-UNNAMED_POINTS: tuple[type[Plugin], ...] = (FeasibleFilterPlugin, PlacementFeasiblePlugin)
+UNNAMED_POINTS: tuple[type[Plugin], ...] = (FeasibleFilterPlugin,)
 """Extension points that no configuration names: each enabled plugin that has them is called."""
 
 

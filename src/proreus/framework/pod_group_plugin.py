@@ -59,7 +59,8 @@ class PodGroupSourcePlugin(Plugin):
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Generates the placements of a PodGroup; a profile has at most one such plugin."""
+    """Generates the placements of a PodGroup. Those of several plugins are intersected; up to
+    Kubernetes 1.37 a profile has at most one such plugin."""
 
     def generate_placements(
         self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
@@ -73,7 +74,9 @@ class PlacementGeneratePlugin(Plugin):
 class PlacementFeasiblePlugin(Plugin):
     """Decides whether a PodGroup can still be scheduled, and whether enough of it is.
 
-    It is no extension point of the configuration: each enabled plugin that defines it is called.
+    Each plugin that a profile enables at any point is called, unless ``placementFeasible`` disables
+    it. kube-scheduler's own plugins are called where they are enabled there (since Kubernetes 1.38,
+    whose configuration has that point).
     """
 
     def placement_feasible(

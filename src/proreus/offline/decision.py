@@ -44,7 +44,11 @@ async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     try:
         await _Decision(cluster, profile, info, result).run()
     except (PluginError, ExtenderError) as error:
-        result["error"] = str(error)
+        if isinstance(error, PluginError) and error.point == "PreFilter":
+            status = Status.error(str(error)).with_plugin(error.plugin)
+            result["preFilter"] = _status(status)
+        else:
+            result["error"] = str(error)
     return result
 
 

@@ -8,7 +8,7 @@ from proreus.config.fields import PluginArgs
 from proreus.config.types import API_VERSION, KIND
 from proreus.plugins import IN_TREE_PLUGINS
 
-# kube-scheduler 1.37: which plugin has which extension points (1.36: not the first three preFilter)
+# kube-scheduler 1.38: which plugin has which extension points
 POINTS = {
     "preEnqueue": "SchedulingGates DynamicResources DefaultPreemption GangScheduling",
     "queueSort": "PrioritySort",
@@ -24,12 +24,14 @@ POINTS = {
     "InterPodAffinity NodeResourcesBalancedAllocation",
     "score": "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread "
     "InterPodAffinity DynamicResources NodeResourcesBalancedAllocation ImageLocality",
-    "reserve": "VolumeBinding DynamicResources",
+    "reserve": "VolumeBinding DynamicResources DefaultPreemption",
     "permit": "GangScheduling",
     "preBind": "VolumeBinding DynamicResources",
     "bind": "DefaultBinder",
     "placementGenerate": "TopologyPlacementGenerator",
     "placementScore": "NodeResourcesFit PodGroupPodsCount",
+    "placementFeasible": "GangScheduling",
+    "podGroupPostFilter": "DynamicResources DefaultPreemption",
 }
 IN_TREE_ARGS = {plugin.name: plugin.Args for plugin in IN_TREE_PLUGINS}
 

@@ -4,9 +4,15 @@ import pytest
 
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
+from proreus.base.kubernetes_version import (
+    DEFAULT_VERSION,
+    V1_36,
+    V1_37,
+    V1_38,
+    KubernetesVersion,
+)
 from proreus.config.default_plugins import default_plugins, merge
-from proreus.config.load import default_configuration
+from proreus.config.load import default_configuration, load
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.engine.runtime.expansion import expand_all
 from proreus.plugins import IN_TREE_PLUGINS
@@ -16,7 +22,7 @@ GROUPS = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 
 def names(gates: str = "", version: KubernetesVersion = DEFAULT_VERSION) -> list[str]:
     parsed = FeatureGates.from_list(gates.split(",") if gates else (), version)
-    return [ref.name for ref in default_plugins(parsed)]
+    return [ref.name for ref in default_plugins(parsed).multi_point.enabled]
 
 
 def ref(text: str) -> PluginRef:
@@ -78,14 +84,14 @@ def test_deferred_pods_are_rejected_before_resources_are_looked_at():
 )
 def test_merge(enabled, disabled, merged):
     own = Plugins(multi_point=plugin_set(enabled, disabled))
-    result = merge(plugin_set("A B=2 C").enabled, own).multi_point
+    result = merge(Plugins(multi_point=plugin_set("A B=2 C")), own).multi_point
     assert result.enabled == plugin_set(merged).enabled
     assert result.disabled == plugin_set("", disabled).disabled
 
 
 def test_weights_of_disabled_plugins_mean_nothing():
     own = Plugins(score=PluginSet(disabled=(PluginRef(name="A", weight=5),)))
-    assert merge((), own).score.disabled == (PluginRef(name="A"),)
+    assert merge(Plugins(), own).score.disabled == (PluginRef(name="A"),)
 
 
 def test_checks_of_the_node_have_a_pre_filter_since_1_37(catalog):
@@ -142,3 +148,42 @@ def test_the_default_profile_expanded(catalog):
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
+
+
+IN_1_38 = FeatureGates(emulation_version=V1_38)
+GROUPS_IN_1_38 = FeatureGates.from_list(GROUPS.split(","), V1_38)
+
+
+def test_default_preemption_reserves_for_groups_since_1_38(catalog):
+    def reserving(gates):
+        config = default_configuration(catalog, gates)
+        return expand_all(config, catalog, gates)["default-scheduler"].points["reserve"]
+
+    before = FeatureGates.from_list(GROUPS.split(","), V1_37)
+    assert reserving(IN_1_38) == reserving(before) == ("VolumeBinding", "DynamicResources")
+    assert reserving(GROUPS_IN_1_38)[-1] == "DefaultPreemption"
+
+
+def test_a_profile_may_enable_default_preemption_at_reserve_itself(catalog, with_document):
+    plugins = {"reserve": {"enabled": [{"name": "DefaultPreemption"}]}}
+    config = load(with_document(profiles=[{"plugins": plugins}]), catalog, IN_1_38)
+    assert config.profiles[0].plugins.reserve.disabled == (ref("DefaultPreemption"),)
+    profile = expand_all(config, catalog, IN_1_38)["default-scheduler"]
+    assert profile.points["reserve"][-1] == "DefaultPreemption"
+    with pytest.raises(ConfigError, match="does not extend ReservePlugin plugin"):
+        expand_all(config, catalog, FeatureGates(emulation_version=V1_37))
+
+
+def test_the_share_of_placements_is_0_with_its_gate_unless_it_is_given(catalog, with_document):
+    assert default_configuration(catalog, IN_1_38).percentage_of_placements_to_score is None
+    profiles = [
+        {"schedulerName": "a"},
+        {"schedulerName": "b", "percentageOfPlacementsToScore": 0},
+    ]
+    for given, expected in ({}, 0), ({"percentageOfPlacementsToScore": 30}, 30):
+        source = with_document(profiles=profiles, **given)
+        config = load(source, catalog, GROUPS_IN_1_38)
+        assert config.percentage_of_placements_to_score == expected
+        expanded = expand_all(config, catalog, GROUPS_IN_1_38)
+        assert expanded["a"].percentage_of_placements_to_score == expected
+        assert expanded["b"].percentage_of_placements_to_score == 0

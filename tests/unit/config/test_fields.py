@@ -10,6 +10,7 @@ import pytest
 from pydantic import Field
 
 from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.arg_fields import describe_args
 from proreus.config.fields import PluginArgs
 from proreus.config.model_decoding import decode_model
@@ -33,14 +34,16 @@ class Extended(DefaultPreemptionArgs):
 
 
 def test_fields_are_added():
-    args, unknown = decode_model(Extended, {"mode": "fast", "minCandidateNodesAbsolute": 5})
+    args, unknown = decode_model(
+        Extended, {"mode": "fast", "minCandidateNodesAbsolute": 5}, FeatureGates()
+    )
     assert args == Extended(mode="fast", min_candidate_nodes_absolute=5)
     assert unknown == ()
 
 
 @pytest.mark.parametrize("limit", [3, "3", None])
 def test_an_added_field_may_have_several_types(limit):
-    args, _ = decode_model(Extended, {"mode": "fast", "limit": limit})
+    args, _ = decode_model(Extended, {"mode": "fast", "limit": limit}, FeatureGates())
     assert args.limit == limit
 
 
@@ -48,7 +51,7 @@ def test_a_class_that_a_reload_replaced_is_forgotten():
     class Reloaded(DefaultPreemptionArgs):
         pass
 
-    decode_model(Reloaded, {})
+    decode_model(Reloaded, {}, FeatureGates())
     forgotten = weakref.ref(Reloaded)
     del Reloaded
     gc.collect()
@@ -75,7 +78,7 @@ def test_a_class_that_a_reload_replaced_is_forgotten():
 )
 def test_wrong_values_of_added_fields_are_refused(fields, problems):
     with pytest.raises(ConfigError) as caught:
-        decode_model(Extended, fields)
+        decode_model(Extended, fields, FeatureGates())
     assert list(caught.value.problems) == problems
 
 

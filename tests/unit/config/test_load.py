@@ -10,7 +10,7 @@ from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.config.fields import PluginArgs
 from proreus.config.load import default_configuration, load, load_file
-from proreus.config.types import Extender, LeaderElection
+from proreus.config.types import API_VERSION, KIND, Extender, LeaderElection
 from proreus.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 
@@ -296,6 +296,29 @@ def test_1_36_does_not_know_pod_group_post_filter(catalog):
     with pytest.raises(ConfigError) as refused:
         load(POD_GROUP_POST_FILTER, catalog, FeatureGates(emulation_version=V1_36))
     assert 'unknown field "profiles[0].plugins.podGroupPostFilter"' in str(refused.value)
+
+
+def test_fields_of_1_38_are_unknown_before_in_the_order_of_the_file(catalog):
+    source = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "first": 1,
+        "percentageOfPlacementsToScore": "of any type",
+        "profiles": [
+            {"percentageOfPlacementsToScore": None, "plugins": {"placementFeasible": 5, "last": 1}}
+        ],
+    }
+    with pytest.raises(ConfigError) as refused:
+        load(source, catalog, FeatureGates(emulation_version=V1_37))
+    fields = (
+        "first",
+        "percentageOfPlacementsToScore",
+        "profiles[0].percentageOfPlacementsToScore",
+        "profiles[0].plugins.placementFeasible",
+        "profiles[0].plugins.last",
+    )
+    unknown = ", ".join(f'unknown field "{field}"' for field in fields)
+    assert str(refused.value) == f"strict decoding error: {unknown}"
 
 
 def test_1_37_knows_pod_group_post_filter(catalog):

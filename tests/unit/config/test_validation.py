@@ -6,6 +6,7 @@ import pytest
 
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import DEFAULT_VERSION, V1_37, V1_38
 from proreus.config.load import load
 
 NAME_RULE = (
@@ -15,9 +16,12 @@ NAME_RULE = (
 )
 
 
-def problems(source, catalog, gates="") -> tuple[str, ...]:
+IN_1_37 = FeatureGates(emulation_version=V1_37)
+
+
+def problems(source, catalog, gates="", version=DEFAULT_VERSION) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        load(source, catalog, FeatureGates.parse(gates))
+        load(source, catalog, FeatureGates.from_list(gates.split(","), version))
     return caught.value.problems
 
 
@@ -76,6 +80,33 @@ def test_removed_plugins(catalog, with_document):
         f'profiles[0].plugins.filter.enabled[1]: Invalid value: "EBSLimits": {detail}',
         f'profiles[0].pluginConfig[0]: Invalid value: "CinderLimits": {detail}',
     )
+
+
+def test_removed_plugins_are_refused_at_placements_since_1_38(catalog, with_document):
+    enabled = {"enabled": [{"name": "EBSLimits"}]}
+    points = ("placementGenerate", "placementScore", "placementFeasible")
+    source = with_document(profiles=[{"plugins": dict.fromkeys(points, enabled)}])
+    refused = problems(source, catalog, version=V1_38)
+    assert [text.partition(".enabled")[0] for text in refused] == [
+        f"profiles[0].plugins.{point}" for point in points
+    ]
+    load(with_document(profiles=[{"plugins": {"placementScore": enabled}}]), catalog, IN_1_37)
+
+
+def test_the_share_of_placements_is_a_percentage_and_needs_its_gate(catalog, with_document):
+    profiles = [{"percentageOfPlacementsToScore": 101}]
+    source = with_document(profiles=profiles, percentageOfPlacementsToScore=-1)
+    gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+    name = "percentageOfPlacementsToScore"
+    assert problems(source, catalog, gates, V1_38) == (
+        f"profiles[0].{name}: Invalid value: 101: not in valid range [0-100]",
+        f"{name}: Invalid value: -1: not in valid range [0-100]",
+    )
+    forbidden = (
+        f"{name}: Forbidden: {name} requires TopologyAwareWorkloadScheduling feature gate to be "
+        "enabled"
+    )
+    assert problems(source, catalog, "", V1_38) == (f"profiles[0].{forbidden}", forbidden)
 
 
 def test_profiles_sort_alike(catalog, with_document):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.base.kubernetes_version import V1_36, V1_37, V1_38
 from proreus.config.load import default_configuration, load
 from proreus.config.write import to_data, to_yaml
 from proreus.engine.runtime.expansion import effective_configuration
@@ -58,11 +58,30 @@ def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):
     }
 
 
-def test_the_extension_point_of_1_37_is_not_written_for_1_36(catalog):
-    for version, written_there in ((V1_36, False), (V1_37, True)):
-        gates = FeatureGates(emulation_version=version)
-        written = to_data(default_configuration(catalog, gates), gates)
-        assert ("podGroupPostFilter" in written["profiles"][0]["plugins"]) == written_there
+@pytest.mark.parametrize(
+    ("version", "newest_points"),
+    [
+        (V1_36, set()),
+        (V1_37, {"podGroupPostFilter"}),
+        (V1_38, {"podGroupPostFilter", "placementFeasible"}),
+    ],
+)
+def test_the_extension_points_of_the_emulated_version_are_written(catalog, version, newest_points):
+    gates = FeatureGates(emulation_version=version)
+    (profile,) = to_data(default_configuration(catalog, gates), gates)["profiles"]
+    newest = {"podGroupPostFilter", "placementFeasible"} & profile["plugins"].keys()
+    assert newest == newest_points
+
+
+def test_the_share_of_placements_is_written_where_the_version_has_it(catalog, with_document):
+    def written(version):
+        gates = FeatureGates.from_list(
+            ("GenericWorkload=true", "TopologyAwareWorkloadScheduling=true"), version
+        )
+        return to_data(default_configuration(catalog, gates), gates)
+
+    assert "percentageOfPlacementsToScore" not in written(V1_37)
+    assert written(V1_38)["percentageOfPlacementsToScore"] == 0
 
 
 def test_extenders_are_written_without_zeros(catalog, with_document):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.model_decoding import decode_model
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
@@ -243,7 +244,7 @@ def test_normalize(raw: list[int], final: list[int]) -> None:
 )
 def test_the_added_affinity_must_parse(added: dict[str, Any], where: str) -> None:
     handle = FakeHandle()
-    args, _ = decode_model(NodeAffinityArgs, {"addedAffinity": added})
+    args, _ = decode_model(NodeAffinityArgs, {"addedAffinity": added}, FeatureGates())
 
     with pytest.raises(ConfigError, match=rf"parsing addedAffinity\.{where}"):
         NodeAffinity(args, handle)

@@ -61,6 +61,7 @@ class CapacityScheduling(
     """Keeps namespaces or queues within their quotas, and gives back guarantees."""
 
     needs_points = {"postFilter": "preFilter"}
+    reserve_changes_filter = True
 
     Args = CapacitySchedulingArgs
 

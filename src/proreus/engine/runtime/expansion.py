@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -54,9 +55,10 @@ POINTS = (
     "permit",
     "preEnqueue",
     "queueSort",
-    "podGroupPostFilter",
     "placementGenerate",
     "placementScore",
+    "placementFeasible",
+    "podGroupPostFilter",
 )
 """All extension points in kube-scheduler's order, which decides which error is reported first."""
 
@@ -68,6 +70,7 @@ class ExpandedProfile(Struct, frozen=True):
 
     ``points`` has every extension point. ``weights``: of Score plugins. ``args``: the arguments of
     each plugin that has some (plain data if the plugin has no model).
+    ``percentage_of_placements_to_score``: the profile's, else the global one; 0 is adaptive.
     """
 
     name: str
@@ -76,6 +79,7 @@ class ExpandedProfile(Struct, frozen=True):
     placement_weights: Mapping[str, int]
     args: Mapping[str, Any]
     percentage_of_nodes_to_score: int | None = None
+    percentage_of_placements_to_score: int = 0
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -96,7 +100,7 @@ def expand_all(
     expanded: dict[str, ExpandedProfile] = {}
     for profile in profiles:
         try:
-            one = expand(profile, catalog, gates)
+            one = expand(profile, catalog, gates, config.percentage_of_placements_to_score or 0)
         except ConfigError as error:
             # The texts of kube-scheduler's errors, which it wraps at each level of the call.
             raise ConfigError(
@@ -110,10 +114,14 @@ def expand_all(
 
 
 def expand(
-    profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
+    profile: ProfileConfiguration,
+    catalog: PluginCatalog,
+    gates: FeatureGates,
+    percentage_of_placements_to_score: int = 0,
 ) -> ExpandedProfile:
-    """Expand one completed profile."""
+    """Expand one completed profile; the percentage is the global one."""
     plugins = profile.plugins
+    share = profile.percentage_of_placements_to_score
     # pluginConfig for a plugin that nothing enables is ignored, not an error: the defaults bring
     # arguments for plugins that a profile may disable.
     needed = plugins.enabled_names() & catalog.names()
@@ -125,7 +133,7 @@ def expand(
         return points_in_version(name, catalog.points(name), gates)
 
     points = _points(plugins, catalog, points_of, gates)
-    _check_counts(profile.name, points)
+    _check_counts(profile.name, points, gates)
     return ExpandedProfile(
         name=profile.name,
         points=points,
@@ -133,6 +141,9 @@ def expand(
         placement_weights=_weights("placementScore", plugins, points_of),
         args=args,
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
+        percentage_of_placements_to_score=(
+            percentage_of_placements_to_score if share is None else share
+        ),
     )
 
 
@@ -209,11 +220,20 @@ def _points(
     # order.
     for point in POINTS:
         _check_explicit(point, sets[point], known, points_of)
-    return {
+    points = {
         point: _expand_point(point, sets[point], plugins.multi_point.enabled, known, points_of)
         for point in POINTS
         if point not in _POINTS_OF_GROUP_ENTITIES or gates.includes(Change.POD_GROUP_ENTITIES)
     }
+    point, configured = "placementFeasible", points["placementFeasible"]
+    implied = (
+        name
+        for name in chain.from_iterable(points.values())
+        if point in points_of(name)
+        and not plugins.placement_feasible.disables(name)
+        and not (catalog.is_in_tree(name) and gates.includes(Change.PLACEMENTS_CONFIGURED))
+    )
+    return {**points, point: tuple(dict.fromkeys((*configured, *implied)))}
 
 
 def _with_effect(
@@ -277,7 +297,7 @@ def _check_exists(point: str, name: str, known: Set[str]) -> None:
         raise ConfigError(f"{_title(point)} {quote(name)} does not exist{hint}")
 
 
-def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:
+def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]], gates: FeatureGates) -> None:
     where = f"for profile with scheduler name {quote(profile)}"
     if (count := len(points["queueSort"])) != 1:
         if count > 1:
@@ -292,7 +312,8 @@ def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:
         raise ConfigError(f"only one queue sort plugin required {where}, but got {count}")
     if not points["bind"]:
         raise ConfigError(f"at least one bind plugin is needed {where}")
-    if len(points["placementGenerate"]) > 1:
+    several = len(points["placementGenerate"]) > 1
+    if several and not gates.includes(Change.PLACEMENTS_INTERSECTED):
         raise ConfigError(f"at most one placement generate plugin is allowed {where}")
 
 

@@ -10,7 +10,9 @@ A placement is a set of nodes on which a whole group may be scheduled (KEP-5732)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import reduce
+from itertools import product
 from time import perf_counter
 from typing import Any
 
@@ -31,6 +33,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, Plugin
 from proreus.framework.pod_group import (
+    OrderedPlacements,
     Placement,
     PlacementProgress,
     PodGroupAssignments,
@@ -43,7 +46,7 @@ from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import IntArray
 
 NO_PLACEMENTS = Status.unschedulable("no feasible placements found")
-_ALL_NODES = (Placement("all-nodes", None),)
+_ALL_NODES: Sequence[Placement] = (Placement("all-nodes", None),)
 
 
 def run_placement_generate(
@@ -52,10 +55,10 @@ def run_placement_generate(
     """Return the group's possible placements, or the rejection; raises ``PluginError``.
 
     ``nodes``: the nodes that the placement of its parent leaves, None for all. Without a plugin it
-    is one placement with all nodes.
+    is one placement with all nodes. Placements of several plugins are intersected.
     """
     started = perf_counter()
-    placements: Sequence[Placement] = _ALL_NODES
+    generated: list[Sequence[Placement]] = []
     nodes = profile.table if nodes is None else nodes
     point, code = "PlacementGenerate", Code.ERROR
     try:
@@ -70,9 +73,14 @@ def run_placement_generate(
                 code = status.code
                 return status
             placements = _as_placements(plugin, point, result)
-        code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
-        # A status of its own for each group: kube-scheduler appends reasons to it.
-        return placements or NO_PLACEMENTS.with_plugin(plugin.name)
+            if not placements:
+                code = Code.UNSCHEDULABLE
+                # A status of its own for each group: kube-scheduler appends reasons to it.
+                return NO_PLACEMENTS.with_plugin(plugin.name)
+            generated.append(placements)
+        merged = reduce(_intersections, generated, _ALL_NODES)
+        code = Code.SUCCESS if merged else Code.UNSCHEDULABLE
+        return merged or Status.unschedulable("no feasible merged placements found")
     finally:
         profile.point_seconds[point, code].observe(perf_counter() - started)
 
@@ -82,6 +90,29 @@ def _as_placements(plugin: Plugin, point: str, result: object) -> Sequence[Place
     if isinstance(result, (tuple, list)) and set(map(type, result)) <= {Placement}:
         return result
     raise invalid_result_error(plugin, point, "Placements or a Status", result)
+
+
+def _intersections(some: Sequence[Placement], others: Sequence[Placement]) -> Sequence[Placement]:
+    """Return the nodes that each two placements share, in the order of the first."""
+    if len(some) == 1 and some[0].node_names is None:
+        return others
+    if len(others) == 1 and others[0].node_names is None:
+        return some
+    shared = (
+        Placement(f"{one.name}/{other.name}", names, one.lacking or other.lacking)
+        for one, other in product(some, others)
+        if (names := _shared_names(one.node_names, other.node_names))
+    )
+    ordered = isinstance(some, OrderedPlacements) or isinstance(others, OrderedPlacements)
+    return OrderedPlacements(shared) if ordered else tuple(shared)
+
+
+def _shared_names(
+    some: Collection[str] | None, others: Collection[str] | None
+) -> Collection[str] | None:
+    if some is None or others is None:
+        return others if some is None else some
+    return frozenset(some).intersection(others)
 
 
 def run_placement_score(

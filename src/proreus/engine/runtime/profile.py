@@ -103,7 +103,8 @@ class Profile:
     """The plugins of one schedulerName by extension point.
 
     ``weights``: of score plugins; ``placement_weights``: of those that score placements.
-    ``percentage_of_nodes_to_score``: None = the global setting. ``optional_filter``: a Filter
+    ``percentage_of_nodes_to_score``: None = the global setting.
+    ``percentage_of_placements_to_score``: 0 = adaptive. ``optional_filter``: a Filter
     plugin that is in no configuration, and runs after the others while ``use_optional_filter`` says
     so; the rest of the time it costs nothing.
     """
@@ -117,6 +118,7 @@ class Profile:
         table: NodeTable,
         metrics: SchedulerMetrics,
         percentage_of_nodes_to_score: int | None = None,
+        percentage_of_placements_to_score: int = 0,
         placement_weights: Mapping[str, int] | None = None,
         optional_filter: FilterPlugin | None = None,
         deferred_resizes: bool = False,
@@ -133,6 +135,7 @@ class Profile:
         self.table = table
         self.metrics = metrics
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.percentage_of_placements_to_score = percentage_of_placements_to_score
         optional = () if optional_filter is None else (optional_filter,)
         enabled = tuple(dict.fromkeys(chain(*(plugins.get(point, ()) for point in POINTS))))
         self.plugins = tuple(dict.fromkeys((*enabled, *optional)))
@@ -171,8 +174,8 @@ class Profile:
         self.pod_group_post_filter = _typed(plugins, "podGroupPostFilter", PodGroupPostFilterPlugin)
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
+        self.placement_feasible = _typed(plugins, "placementFeasible", PlacementFeasiblePlugin)
         self.feasible_filter = _of_class(enabled, FeasibleFilterPlugin)
-        self.placement_feasible = _of_class(enabled, PlacementFeasiblePlugin)
         self.pod_sources = frozenset(p.name for p in _of_class(enabled, PodSourcePlugin))
         """Names of the plugins that may provide pods, which hold room for others."""
         self.pod_group_source = next(iter(_of_class(enabled, PodGroupSourcePlugin)), None)

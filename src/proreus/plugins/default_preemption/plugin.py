@@ -26,7 +26,7 @@ from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.events import DELETE, ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.plugin import PostFilterPlugin, PreEnqueuePlugin
+from proreus.framework.plugin import PostFilterPlugin, PreEnqueuePlugin, ReservePlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_group import (
     PodGroupInfo,
@@ -102,13 +102,17 @@ class DefaultPreemptionArgs(PluginArgs):
                 yield invalid(child(path, name), 0, f"cannot be zero at the same time as {other}")
 
 
-class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePlugin):
+class DefaultPreemption(
+    PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePlugin, ReservePlugin
+):
     """Evicts lower-priority pods so that a pod or PodGroup that fits nowhere will fit.
 
     ``Args``: ``DefaultPreemptionArgs`` of the configuration.
     """
 
     Args = DefaultPreemptionArgs
+    reserve_changes_filter = False
+    """No Filter plugin reads what it reserves."""
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -10,7 +10,7 @@ from proreus.base.kubernetes_version import Change
 
 
 class Features(Struct, frozen=True):
-    """One attribute a gate, two for the ``Change`` of their names.
+    """One attribute a gate, three for the ``Change`` of their names.
 
     ``consistent_pools``: ``KnownFault.DEVICE_POOL_COUNTS``.
     See ``docs/plugins/dynamic-resources.md`` for what each adds.
@@ -33,6 +33,7 @@ class Features(Struct, frozen=True):
     prioritized_list: bool = True
     workload_claims: bool = False
     allocator_of_1_37: bool = True
+    allocator_of_1_38: bool = False
     consistent_pools: bool = False
     node_allocatable_overhead: bool = True
 
@@ -61,21 +62,32 @@ class Features(Struct, frozen=True):
             prioritized_list=on("DRAPrioritizedList"),
             workload_claims=on("DRAWorkloadResourceClaims"),
             allocator_of_1_37=since_1_37,
+            allocator_of_1_38=gates.includes(Change.ALLOCATOR_OF_1_38),
             consistent_pools=gates.corrects(KnownFault.DEVICE_POOL_COUNTS),
             node_allocatable_overhead=gates.includes(Change.NODE_ALLOCATABLE_OVERHEAD),
         )
+
+    @property
+    def compares_lists(self) -> bool:
+        """Whether constraints compare attributes that are lists; 1.36 ignores the gate there."""
+        return self.list_attributes and self.allocator_of_1_37
 
     # kube-scheduler picks the first of its three allocators that supports all enabled features.
 
     @property
     def stable_allocator(self) -> bool:
-        """Whether kube-scheduler would use its stable allocator, which knows fewer features."""
-        incubating = self.consumable_capacity or self.binding_conditions
-        return not (incubating or self.experimental_allocator)
+        """Whether kube-scheduler would use its stable allocator."""
+        beta = self.consumable_capacity or self.binding_conditions
+        return not self.experimental_allocator and (self.allocator_of_1_38 or not beta)
+
+    @property
+    def minimal_allocator(self) -> bool:
+        """Whether it would use that of 1.37 and before, which knows fewer features."""
+        return self.stable_allocator and not self.allocator_of_1_38
 
     @property
     def experimental_allocator(self) -> bool:
-        """Whether kube-scheduler would use the allocator that knows all features."""
+        """Whether kube-scheduler would use an allocator that knows features in alpha."""
         return (
             self.compatibility_groups
             or self.derived_attributes

@@ -180,6 +180,8 @@ class DynamicResources(
             data = self._pre_filter.inspect(pod, in_group_cycle=cycle is not None)
         except ClaimError as error:
             return Status.unresolvable(str(error))
+        except ValueError as error:
+            return Status.error(str(error))
         if data is None:
             return Status.skip()
         state.write(PLUGIN, data)
@@ -194,6 +196,7 @@ class DynamicResources(
         data: StateData = state.read(PLUGIN)
         if data.empty:
             return
+        data.filtered = True
         try:
             self._claim_filter(data, pod, state).run(nodes, verdicts)
         except PoolError as error:
@@ -227,7 +230,9 @@ class DynamicResources(
         return self._claim_filter(state.read(PLUGIN), pod, state).scores(nodes)
 
     def _scores(self, state: CycleState) -> bool:
-        return self.features.prioritized_list and not _data_of(state).empty
+        # kube-scheduler scores what Filter found, and a configuration may leave it out.
+        data = _data_of(state)
+        return self.features.prioritized_list and data.filtered and not data.empty
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Scale scores so that the best is 100, rounded down (``DefaultNormalizeScore``)."""

@@ -60,6 +60,8 @@ class PreFilter:
         for place, claim in enumerate(claims):
             if (allocated := self._allocated(claim, data, place, in_group_cycle)) is not None:
                 self._inspect_allocated(allocated, data, place)
+        if _needs_allocation(data) and (fault := self._manager.allocated.fault()):
+            raise ValueError(f"gather allocation state: {fault}")
         return data
 
     def _extended_claim_of(self, pod: Pod) -> ResourceClaim:
@@ -101,6 +103,12 @@ class PreFilter:
                 data.not_ready |= {place}
         if features.prioritized_list:
             data.score += allocated_score(claim)
+
+
+def _needs_allocation(data: StateData) -> bool:
+    """Return whether one of the claims has no allocation that is written."""
+    extended = data.extended is not None and data.extended.status.allocation is None
+    return extended or any(claim.status.allocation is None for claim in data.claims)
 
 
 def _skips_operations(claim: ResourceClaim) -> bool:

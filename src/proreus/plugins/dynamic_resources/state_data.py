@@ -58,6 +58,8 @@ class StateData(Struct):
     extended: ResourceClaim | None = None
     """The claim for extended resources; without a resourceVersion while it is in memory only."""
     claims_by_resources: dict[tuple[str, ...], ClaimsToAllocate] = field(default_factory=dict)
+    filtered: bool = False
+    """Whether Filter has run, without which no score is given."""
     score: int = 0
     """The points of allocated claims, the same on every node."""
     chosen: ClaimsToAllocate | None = None

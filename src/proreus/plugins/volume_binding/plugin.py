@@ -60,10 +60,11 @@ _SCALE_OF_SHAPE = 10
 
 
 class _StateData(Struct):
-    """``pod_volume_finder``: None for a pod without claims. ``assumed``: None if PreBind has
-    nothing to write."""
+    """``pod_volume_finder``: None for a pod without claims. ``filtered``: Filter has run, without
+    which no score is given. ``assumed``: None if PreBind has nothing to write."""
 
     pod_volume_finder: PodVolumeFinder | None = None
+    filtered: bool = False
     assumed: AssumedVolumes | None = None
 
 
@@ -163,7 +164,7 @@ class VolumeBinding(
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node."""
-        pod_volume_finder = self._state_data(state).pod_volume_finder
+        pod_volume_finder = self._finder_of_filter(state)
         result = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
         return result if isinstance(result, Status) else None
 
@@ -171,9 +172,15 @@ class VolumeBinding(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Filter all nodes."""
-        pod_volume_finder = self._state_data(state).pod_volume_finder
+        pod_volume_finder = self._finder_of_filter(state)
         if pod_volume_finder is not None:
             pod_volume_finder.filter_all(nodes, verdicts)
+
+    def _finder_of_filter(self, state: CycleState) -> PodVolumeFinder | None:
+        state_data = self._state_data(state)
+        if state_data.pod_volume_finder is not None:
+            state_data.filtered = True
+        return state_data.pod_volume_finder
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip, unless capacity is scored; kube-scheduler does not skip pods without claims."""
@@ -183,7 +190,7 @@ class VolumeBinding(
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by the use of its storage with the pod."""
-        pod_volume_finder = self._state_data(state).pod_volume_finder
+        pod_volume_finder = self._finder_of_score(state)
         result = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
         if result is None or isinstance(result, Status):
             return 0
@@ -191,8 +198,13 @@ class VolumeBinding(
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score all nodes: 0 at no cost where no volume of a known capacity is to be bound."""
-        pod_volume_finder = self._state_data(state).pod_volume_finder
+        pod_volume_finder = self._finder_of_score(state)
         return 0 if pod_volume_finder is None else score_nodes(pod_volume_finder, nodes, self._rate)
+
+    def _finder_of_score(self, state: CycleState) -> PodVolumeFinder | None:
+        # kube-scheduler scores the volumes that Filter found, and a configuration may leave it out.
+        state_data = self._state_data(state)
+        return state_data.pod_volume_finder if state_data.filtered else None
 
     def _rate(self, percent: int) -> int:
         return broken_linear(self._shape, percent)

@@ -8,7 +8,7 @@ import pytest
 
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.base.kubernetes_version import V1_36, V1_37, V1_38
 from proreus.config.fields import PluginArgs
 from proreus.config.load import load
 from proreus.config.types import (
@@ -35,6 +35,8 @@ PLUGINS = {
     "G1": "placementGenerate",
     "G2": "placementGenerate placementScore",
     "P": "podGroupPostFilter filter",
+    "F": "placementFeasible filter",
+    "InTree": "placementFeasible filter",
     "NodeResourcesFit": "filter score",
 }
 
@@ -44,7 +46,7 @@ class Catalog:
         return frozenset(PLUGINS)
 
     def is_in_tree(self, name: str) -> bool:
-        return name == "NodeResourcesFit"
+        return name in ("InTree", "NodeResourcesFit")
 
     def args_model(self, name: str) -> type[PluginArgs] | None:
         return None
@@ -286,3 +288,29 @@ def test_pod_group_post_filter_may_be_disabled_alone():
 def test_plugin_that_is_no_pod_group_post_filter():
     with pytest.raises(ConfigError, match='plugin "A" does not extend PodGroupPostFilterPlugin'):
         expand(profile("Sort Bind", pod_group_post_filter="A"), Catalog(), IN_1_37)
+
+
+IN_1_38 = FeatureGates(emulation_version=V1_38)
+
+
+def feasible(gates, *args, **sets):
+    return expand(profile(*args, **sets), Catalog(), gates).points["placementFeasible"]
+
+
+def test_placement_feasible_is_configured_since_1_38():
+    assert feasible(IN_1_38, "Sort Bind InTree F") == ("InTree", "F")
+    assert feasible(IN_1_38, "Sort Bind InTree", placement_feasible=("", "InTree")) == ()
+    assert feasible(IN_1_38, "Sort Bind", placement_feasible="F") == ("F",)
+    assert feasible(IN_1_37, "Sort Bind InTree F") == ("InTree", "F")
+
+
+def test_a_plugin_enabled_elsewhere_has_its_say_about_placements():
+    assert feasible(IN_1_37, "Sort Bind", filter="InTree F") == ("InTree", "F")
+    # As in kube-scheduler, its own are called where they are enabled.
+    assert feasible(IN_1_38, "Sort Bind", filter="InTree F") == ("F",)
+    assert feasible(IN_1_38, "Sort Bind", filter="F", placement_feasible=("", "*")) == ()
+
+
+def test_several_plugins_generate_placements_since_1_38():
+    result = expand(profile("Sort Bind G1 G2"), Catalog(), IN_1_38)
+    assert result.points["placementGenerate"] == ("G1", "G2")

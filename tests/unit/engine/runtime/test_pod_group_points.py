@@ -20,6 +20,7 @@ from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_group import (
+    OrderedPlacements,
     Placement,
     PlacementProgress,
     PodGroupAssignments,
@@ -65,6 +66,7 @@ def profile(*plugins: Plugin, **weights: int) -> Profile:
         "queueSort": (PrioritySort(None, handle),),
         "placementGenerate": generators,
         "placementScore": scorers,
+        "placementFeasible": tuple(p for p in plugins if isinstance(p, GroupPlugin)),
         "podGroupPostFilter": tuple(p for p in plugins if isinstance(p, GroupPlugin)),
     }
     metrics = SchedulerMetrics()
@@ -87,6 +89,34 @@ def test_placements_and_rejections_are_handed_on() -> None:
     assert generate([]) is not generate([])  # reasons are appended to that of one group
     status = generate(Status.unschedulable("not now"))
     assert (status.code, status.plugin) == (Code.UNSCHEDULABLE, "Generator")
+
+
+def merged(*results: Any) -> Any:
+    generators = (Generator(result, FakeHandle()) for result in results)
+    return run_placement_generate(profile(*generators), CycleState(), GROUP)
+
+
+ALL_NODES = [Placement("all-nodes", None)]
+RACKS = [Placement("r1", {"a", "b"}), Placement("r2", {"c"})]
+ZONES = [Placement("z1", {"a", "c"}), Placement("z2", {"b"}, "no room")]
+
+
+def test_placements_of_several_plugins_are_intersected() -> None:
+    assert merged(ALL_NODES, RACKS, ALL_NODES) == RACKS
+    shared = merged(RACKS, ZONES)
+    assert [(one.name, set(one.node_names), one.lacking) for one in shared] == [
+        ("r1/z1", {"a"}, ""),
+        ("r1/z2", {"b"}, "no room"),
+        ("r2/z1", {"c"}, ""),
+    ]
+    assert not isinstance(shared, OrderedPlacements)
+    assert isinstance(merged(RACKS, OrderedPlacements(ZONES)), OrderedPlacements)
+
+
+def test_placements_that_share_no_node_reject_the_group() -> None:
+    status = merged([Placement("r", {"a"})], [Placement("z", {"b"})])
+    assert status == Status.unschedulable("no feasible merged placements found")
+    assert merged(RACKS, [], ZONES) == NO_PLACEMENTS.with_plugin("Generator")
 
 
 @pytest.mark.parametrize("result", [Status.error("broken"), ValueError("broken")])

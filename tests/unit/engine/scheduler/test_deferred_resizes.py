@@ -330,7 +330,9 @@ async def test_out_of_tree_plugins_are_asked(kit, make_world, emulated_gate: str
 
 async def test_nothing_but_room_is_in_its_way_with_all_default_plugins(make_world) -> None:
     gates = FeatureGates.from_list([GATE], V1_37)
-    names = [ref.name for ref in default_plugins(gates) if ref.name != "PrioritySort"]
+    names = [
+        ref.name for ref in default_plugins(gates).multi_point.enabled if ref.name != "PrioritySort"
+    ]
     world = make_world(names=names)
     world.add_node("n0", cpu="2", unschedulable=True, taints=["dedicated=others:NoExecute"])
     world.add_pod("low", node_name="n0", cpu="1", priority=0, host_ports=[80], labels={"a": "b"})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proreus.framework.status import Status
+from proreus.framework.verdicts import Verdicts
 from proreus.plugins.volume_binding import scoring
 from proreus.plugins.volume_binding.scoring import Usage, usage_score
 from proreus.testing import make_node
@@ -44,6 +45,7 @@ def test_worked_examples(usages: list[Usage], score: int) -> None:
 def scores(one: Any) -> dict[str, int]:
     nodes = one.handle.nodes
     assert one.pre_filter() is None
+    one.plugin.filter_all(one.state, one.pod, nodes, Verdicts(len(nodes), one.plugin.name))
     assert one.plugin.pre_score(one.state, one.pod, nodes) is None
     assert_agreement(one.plugin, one.pod, nodes)
     return {node.name: one.plugin.score(one.state, one.pod, node) for node in nodes}
@@ -54,6 +56,17 @@ def test_without_its_gate_nothing_is_scored(attempt: Make) -> None:
     one = attempt([make_storage_class(), make_claim("c")], "c", gates=off)
     one.pre_filter()
     assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) == Status.skip()
+
+
+def test_where_filter_is_configured_out_nothing_is_scored(attempt: Make) -> None:
+    objects = [make_storage_class(), make_volume("large", "40Gi"), make_claim("c")]
+    one = attempt(objects, "c", gates=GATE)
+    assert one.pre_filter() is None
+    nodes = one.handle.nodes
+    assert one.plugin.pre_score(one.state, one.pod, nodes) is None
+    assert one.plugin.score_all(one.state, one.pod, nodes) == 0
+    assert [one.plugin.score(one.state, one.pod, node) for node in nodes] == [0, 0, 0]
+    assert scores(one) == {"a1": 75, "a2": 75, "b1": 75}
 
 
 def test_pods_without_claims_score_nothing(attempt: Make) -> None:

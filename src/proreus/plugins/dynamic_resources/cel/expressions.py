@@ -37,6 +37,7 @@ Domains = dict[str, dict[str, Any]]
 
 _MISSING_KEY = re.compile(r'Key not found in map : "(.*)"$')
 _EXISTS_ONE = re.compile(r"\.exists_one(?=\(\s*\w+\s*,\s*\w+\s*,)")
+_UNSUPPORTED = "attribute {}: value is invalid or its type is not supported by this version"
 _BARE_DEVICE = "undeclared reference to 'device' "
 
 
@@ -48,14 +49,21 @@ class DeviceView:
     """A device as expressions see it.
 
     ``attributes`` and ``capacity``: versions and quantities in the bytes of ``values``.
+    ``unsupported``: names of further attributes, whose values no expression can have.
     """
 
-    __slots__ = ("attributes", "bound", "variables")
+    __slots__ = ("attributes", "bound", "unsupported", "variables")
 
     def __init__(
-        self, driver: str, attributes: Domains, capacity: Domains, multiple_allocations: bool
+        self,
+        driver: str,
+        attributes: Domains,
+        capacity: Domains,
+        multiple_allocations: bool,
+        unsupported: frozenset[str] = frozenset(),
     ) -> None:
         self.attributes = attributes
+        self.unsupported = unsupported
         self.variables: dict[str, Any] = {
             "driver": driver,
             "attributes": attributes,
@@ -130,6 +138,8 @@ class CELExpression(Generic[T]):
             except TypeError:  # an optional, which Python cannot hold
                 raise CelError("unsupported CEL return type: optional") from None
             missed = _MISSING_KEY.search(text)
+            if missed is not None and missed[1] in device.unsupported:
+                raise CelError(_UNSUPPORTED.format(missed[1]))
             if missed is None or missed[1] in domains or missed[1] in device.attributes:
                 raise CelError(_error_message(text, missed))
             domains.add(missed[1])

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 
+from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import (
     AllocationResult,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from proreus.plugins.dynamic_resources.devices.kinds import GroupsBySet
+from proreus.plugins.dynamic_resources.devices.capacity import quantity_text
+from proreus.plugins.dynamic_resources.devices.kinds import GroupsBySet, by_capacity
 from proreus.plugins.dynamic_resources.devices.pools import PoolKey, PoolView
 from proreus.plugins.dynamic_resources.features import Features
 
@@ -108,6 +110,17 @@ class AllocatedDevices:
         self._counted: dict[str, AllocationResult] = {}
         self.uses: dict[PoolKey, dict[str, DeviceUse]] = {}
         self.in_flight: dict[str, InFlightAllocation] = {}
+        self._refuses_negative = features.allocator_of_1_38 and features.consumable_capacity
+        self._faults: dict[str, str] = {}
+        """By uid of a claim, why what it consumes is not known; kept from 1.38 on."""
+
+    def fault(self) -> str:
+        """Return why it is not known what is left of the devices; empty if it is."""
+        if not self._faults:
+            return ""
+        more = len(self._faults) - 1
+        rest = f" (and {more} more claims with invalid consumed capacity)" if more else ""
+        return min(self._faults.values()) + rest
 
     def update_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """Replace a claim, add (``old`` is None) or remove one."""
@@ -115,6 +128,7 @@ class AllocatedDevices:
         # are free.
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._written.pop(old.metadata.uid, None)
+            self._faults.pop(old.metadata.uid, None)
             if (flying := self.in_flight.get(old.metadata.uid)) is not None:
                 flying.claim_deleted = True
                 # A pod that waits for its devices holds them, even if its claim is gone.
@@ -124,6 +138,9 @@ class AllocatedDevices:
         if new is None:
             return
         uid = new.metadata.uid
+        self._faults.pop(uid, None)
+        if self._refuses_negative and (fault := _negative_amount(new)):
+            self._faults[uid] = fault
         # An update without an allocation may be older than our write, so what is in flight stays.
         if new.status.allocation is not None:
             self._written[uid] = new.status.allocation
@@ -201,7 +218,8 @@ class AllocatedDevices:
             use.shares[result.share_id] = shares
             if not shares:
                 del use.shares[result.share_id]
-            for name, amount in result.consumed_capacity.items():
+            amounts = by_capacity(result.consumed_capacity, result.driver, self._features)
+            for name, amount in amounts.items():
                 consumed = use.consumed.get(name, 0) + step * parse_quantity(amount)
                 use.consumed[name] = consumed
                 if not consumed:
@@ -233,6 +251,21 @@ class AllocatedDevices:
                 consumed.append((place, tuple(sorted(use.consumed.items()))))
         groups = _common_groups(view.groups[name] for name in sorted(uses) if name in view.groups)
         return PoolState(frozenset(taken), tuple(sorted(consumed)), _available(view, uses), groups)
+
+
+def _negative_amount(claim: ResourceClaim) -> str:
+    """Return the fault of a claim that consumes a negative amount; empty if none does."""
+    results = () if claim.status.allocation is None else claim.status.allocation.devices.results
+    for result in results:
+        for name, amount in sorted(result.consumed_capacity.items()):
+            nano = parse_quantity(amount)
+            if nano < 0:
+                device = f"{result.driver}/{result.pool}/{result.device}"
+                return (
+                    f'claim {key_of(claim)}, device {device}: consumed capacity "{name}" must not '
+                    f"be negative, got {quantity_text(nano, amount)}"
+                )
+    return ""
 
 
 def same_devices(one: AllocationResult, other: AllocationResult) -> bool:

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from proreus.base.int64 import MAX_INT64
 from proreus.objects.devices import CapacityRange, CapacityRequestPolicy, QuantityText
 from proreus.objects.quantity import NANO, parse_quantity, whole_value
-from proreus.plugins.dynamic_resources.devices.kinds import Capacity, DeviceKind
+from proreus.plugins.dynamic_resources.devices.kinds import Capacity, DeviceKind, by_capacity
 from proreus.plugins.dynamic_resources.features import Features
 
 Amounts = Mapping[str, int]
+Amount = tuple[int, QuantityText]
+"""Nano-units, and a quantity in whose format they are written."""
 Requested = Mapping[str, QuantityText]
 """Requested amounts by capacity, as they are written in the claim."""
 
@@ -27,6 +29,7 @@ _DECIMAL = ("k", "M", "G", "T", "P", "E")
 _EXPONENT = re.compile(r"[eE][+-]?\d+$")
 _BINARY_QUANTITY = "1Ki"
 
+_NEGATIVE = "capacity value is negative"
 _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
 
 
@@ -41,20 +44,23 @@ def consumed_capacities(
 
     None if the device lacks one that is requested, or its policy forbids an amount. Raises
     ``CapacityError`` for amounts beyond Go's int64, and negative ones; up to 1.36 the device was
-    passed over (``Change.ALLOCATOR_OF_1_37``).
+    passed over (``Change.ALLOCATOR_OF_1_37``). ``requested``: by name as written in the claim.
     """
+    wanted = by_capacity(requested, kind.driver, features)
     # Of a capacity that is not requested, the default is consumed, or all of it: a share that names
     # no amount would otherwise be free, and any number of them would fit.
-    if any(name not in kind.capacity for name in requested):
+    if any(name not in kind.capacity for name in wanted):
         return None
+    if len(wanted) < len(requested):
+        raise CapacityError(_requested_twice(requested, kind.driver))
     amounts = {
-        name: consumed_amount(capacity, requested.get(name), features)
+        name: consumed_as_written(capacity, wanted.get(name), features)[0]
         for name, capacity in kind.capacity.items()
     }
     # All of them before any policy: which of two faults counts must not depend on their order.
     if features.allocator_of_1_37:
         for name, capacity in kind.capacity.items():
-            fault = _fault(capacity, requested.get(name), amounts[name], features)
+            fault = _fault(capacity, wanted.get(name), amounts[name], features)
             if fault:
                 raise CapacityError(f'capacity "{name}": {fault}')
     if not all(_allowed(kind.capacity[name].policy, amounts[name], features) for name in amounts):
@@ -62,10 +68,18 @@ def consumed_capacities(
     return amounts
 
 
+def _requested_twice(requested: Requested, driver: str) -> str:
+    names = [name for name in requested if "/" not in name and f"{driver}/{name}" in requested]
+    return f'capacity "{names[0]}" requested both as "{names[0]}" and as "{driver}/{names[0]}"'
+
+
 def _fault(
     capacity: Capacity, requested: QuantityText | None, amount: int, features: Features
 ) -> str:
     """Return the fault of an amount: not representable, or negative; "" if there is none."""
+    # Before it is rounded: a policy could make a valid amount of it.
+    if features.allocator_of_1_38 and requested is not None and parse_quantity(requested) < 0:
+        return f"{_NEGATIVE}: request {quantity_text(parse_quantity(requested), requested)}"
     bounds = None if capacity.policy is None else capacity.policy.valid_range
     rounded = bounds is not None and bounds.step is not None
     least = parse_quantity(bounds.min) if bounds is not None and bounds.min is not None else None
@@ -87,26 +101,16 @@ def _fault(
                 fault = f"rounding request {text} up to the next step passes {passes}"
         if fault:
             return f"{_NOT_REPRESENTABLE}: {fault}"
-    return "capacity value is negative" if amount < 0 else ""
-
-
-def consumed_amount(capacity: Capacity, requested: QuantityText | None, features: Features) -> int:
-    """Return the amount of one capacity that is consumed; ``requested`` is None without a request.
-
-    May be more than the policy allows. ``calculateConsumedCapacity`` upstream.
-    """
-    return consumed_as_written(capacity, requested, features)[0]
-
-
-def consumed_text(capacity: Capacity, requested: QuantityText | None, features: Features) -> str:
-    """Return ``consumed_amount`` as it is written to a claim's status."""
-    return quantity_text(*consumed_as_written(capacity, requested, features))
+    return _NEGATIVE if amount < 0 else ""
 
 
 def consumed_as_written(
     capacity: Capacity, requested: QuantityText | None, features: Features
-) -> tuple[int, QuantityText]:
-    """Return the amount that is consumed, and a quantity in whose format it is written."""
+) -> Amount:
+    """Return the amount of one capacity that is consumed; ``requested`` is None without a request.
+
+    May be more than the policy allows. ``calculateConsumedCapacity`` upstream.
+    """
     policy = capacity.policy
     if requested is None:
         default = None if policy is None else policy.default

@@ -6,7 +6,7 @@ parsed once for its kind, and a CEL selector is evaluated once for its kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -44,6 +44,8 @@ Value = tuple[str, object]
 """Type and value of an attribute: the integer 1 and the version "1" do not match."""
 NOT_COMPARABLE: Value = ("list", None)
 """The value of a list where only single values are compared."""
+UNSUPPORTED: Value = ("unsupported", None)
+"""From 1.38 on, the value of such a list, of an unknown type, or that is no version."""
 
 RUNTIME_ERROR = "CEL runtime error: "
 """The beginning of the text of a ``CelError`` that depends on the device."""
@@ -56,18 +58,38 @@ Counters = dict[str, dict[str, int]]
 
 
 class Capacity(Struct, frozen=True):
-    """A capacity of a device in nano-units, and the policy for amounts that may be consumed."""
+    """A capacity of a device in nano-units, and the policy for amounts that may be consumed.
 
+    ``name``: as the driver publishes it.
+    """
+
+    name: str
     value: int
     text: QuantityText
     policy: CapacityRequestPolicy | None
+
+
+T = TypeVar("T")
+
+
+def by_capacity(amounts: Mapping[str, T], driver: str, features: Features) -> dict[str, T]:
+    """Return amounts by domain and name of a capacity; up to 1.37, by name as it is written.
+
+    A name without domain has the driver's. Of one that is written in both ways, the one with the
+    domain counts.
+    """
+    if not features.allocator_of_1_38:
+        return dict(amounts)
+    names = sorted(amounts, key=lambda name: "/" in name)
+    return {name if "/" in name else f"{driver}/{name}": amounts[name] for name in names}
 
 
 class DeviceKind:
     """All that matters of a device, except its name and its pool.
 
     ``number``: unique in the process. ``taints``: none with gate DRADeviceTaints off.
-    ``shared``: several claims may have the device at the same time (KEP-5075).
+    ``shared``: several claims may have the device at the same time (KEP-5075). ``capacity``: see
+    ``by_capacity``.
     """
 
     def __init__(self, driver: str, device: Device, features: Features) -> None:
@@ -86,14 +108,15 @@ class DeviceKind:
             part.counter_set: frozenset(part.compatibility_groups)
             for part in device.consumes_counters
         }
-        self.capacity = {
-            name: Capacity(parse_quantity(capacity.value), capacity.value, capacity.request_policy)
-            for name, capacity in device.capacity.items()
+        capacities = {
+            name: Capacity(name, parse_quantity(each.value), each.value, each.request_policy)
+            for name, each in device.capacity.items()
         }
+        self.capacity = by_capacity(capacities, driver, features)
         self.needs_binding_conditions = bool(
             device.binding_conditions or device.binding_failure_conditions
         )
-        self._features = features
+        self.features = features
         self._view: DeviceView | None = None
 
     def matches(self, expression: str) -> bool:
@@ -144,22 +167,29 @@ class DeviceKind:
 
     def _cel_device(self) -> DeviceView:
         attributes: Domains = {}
-        for name, attribute in self.device.attributes.items():
+        unsupported = set()
+        features = self.features
+        lists = features.list_attributes or features.allocator_of_1_37
+        # Names without a domain are the driver's own (KEP-4381), unless it has one with it.
+        for name in sorted(self.device.attributes, key=lambda name: "/" in name):
             domain, _, identifier = name.rpartition("/")
-            # Names without a domain are the driver's own (KEP-4381).
-            features = self._features
-            lists = features.list_attributes or features.allocator_of_1_37
-            value = _value(name, attribute, lists)
-            attributes.setdefault(domain or self.driver, {})[identifier] = value
+            named = attributes.setdefault(domain or self.driver, {})
+            try:
+                named[identifier] = _value(name, self.device.attributes[name], lists)
+            except CelError:
+                # From 1.38 on an error where it is looked up only.
+                if not features.allocator_of_1_38:
+                    raise
+                named.pop(identifier, None)
+                unsupported.add(identifier)
         capacity: Domains = {}
         for name, amount in self.capacity.items():
             domain, _, identifier = name.rpartition("/")
             capacity.setdefault(domain or self.driver, {})[identifier] = quantity_value(
                 amount.value
             )
-        return DeviceView(
-            self.driver, attributes, capacity, bool(self.device.allow_multiple_allocations)
-        )
+        shared = bool(self.device.allow_multiple_allocations)
+        return DeviceView(self.driver, attributes, capacity, shared, frozenset(unsupported))
 
     def attribute_values(self, name: str, lists: bool) -> frozenset[Value]:
         """Return type and value of each value of an attribute; see ``values_of``.
@@ -167,7 +197,9 @@ class DeviceKind:
         ``name`` has a domain; the driver may publish its own attributes without it.
         """
         found = self._attribute(name)
-        return frozenset() if found is None else values_of(found, lists)
+        if found is None:
+            return frozenset()
+        return values_of(found, lists, self.features.allocator_of_1_38)
 
     def _attribute(self, name: str) -> DeviceAttribute | None:
         # The full name first, then the bare one in the driver's own domain (lookupAttribute).
@@ -179,20 +211,34 @@ class DeviceKind:
         return found
 
 
-def values_of(attribute: DeviceAttribute, lists: bool) -> frozenset[Value]:
+def values_of(attribute: DeviceAttribute, lists: bool, of_1_38: bool) -> frozenset[Value]:
     """Return type and value of each value of an attribute, as constraints compare them.
 
-    Without ``lists`` a list counts as ``NOT_COMPARABLE``.
+    Without ``lists`` a list counts as ``NOT_COMPARABLE``, or ``UNSUPPORTED``; ``of_1_38``: see
+    ``Change.ALLOCATOR_OF_1_38``.
     """
-    for kind in ("int", "bool", "string", "version") if lists else ():
-        values: Sequence[object] | None = getattr(attribute, f"{kind}_values")
-        if values:
-            return frozenset((kind, value) for value in values)
-    for kind in ("string", "int", "bool", "version"):
-        value: object = getattr(attribute, f"{kind}_value")
-        if value is not None:
-            return frozenset(((kind, value),))
+    try:
+        for kind in ("int", "bool", "string", "version") if lists else ():
+            values: Sequence[object] | None = getattr(attribute, f"{kind}_values")
+            if values:
+                return frozenset(_comparable(kind, value, of_1_38) for value in values)
+            # The empty list of a derived attribute: it has no value in common with another one.
+            if values is not None and of_1_38:
+                return frozenset((("empty", object()),))
+        for kind in ("string", "int", "bool", "version"):
+            value: object = getattr(attribute, f"{kind}_value")
+            if value is not None:
+                return frozenset((_comparable(kind, value, of_1_38),))
+    except ValueError:  # no version
+        return frozenset((UNSUPPORTED,))
+    if of_1_38:
+        return frozenset((UNSUPPORTED,))
     return frozenset() if lists else frozenset((NOT_COMPARABLE,))
+
+
+def _comparable(kind: str, value: object, of_1_38: bool) -> Value:
+    # Equal versions may differ in their build; up to 1.37 texts were compared.
+    return kind, semver(str(value)) if kind == "version" and of_1_38 else value
 
 
 def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:

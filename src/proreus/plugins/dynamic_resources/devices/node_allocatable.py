@@ -20,13 +20,10 @@ from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import DeviceRequestAllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.claims import claim_name
-from proreus.plugins.dynamic_resources.devices.capacity import quantity_text
-from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
+from proreus.plugins.dynamic_resources.devices.capacity import Amount, quantity_text
+from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind, by_capacity
 
 Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]
-
-Amount = tuple[int, QuantityText]
-"""Nano-units, and a quantity in whose format they are written."""
 
 
 class MappingError(ProreusError):
@@ -46,8 +43,8 @@ class ClaimDevice(Struct, frozen=True):
     @classmethod
     def of(cls, result: DeviceRequestAllocationResult, kind: DeviceKind) -> Self:
         """Return a device as an allocation has it."""
-        consumed = result.consumed_capacity.items()
-        amounts = {name: (parse_quantity(text), text) for name, text in consumed}
+        consumed = by_capacity(result.consumed_capacity, result.driver, kind.features)
+        amounts = {name: (parse_quantity(text), text) for name, text in consumed.items()}
         return cls(result.device, kind, amounts or None)
 
 

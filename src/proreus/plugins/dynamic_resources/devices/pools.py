@@ -325,7 +325,10 @@ class Pools:
         contradictory = self.features.consistent_pools and _counts_differ(pool, generation)
         invalid = contradictory or (faulty and not incomplete)
         # Not None: an empty list counts as well, as upstream, where the field is compared to nil.
-        comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
+        binds_late = any(device.kind.device.binding_conditions is not None for device in devices)
+        # No device of such a pool is given, so it keeps its place among the others, whose reasons
+        # come first.
+        comes_last = binds_late and not incomplete and not invalid
         shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
         return PoolView(
             key,
@@ -354,8 +357,8 @@ class Pools:
     def _devices(
         self, pool: _Pool, slices: list[ResourceSlice], node: str, labels: Labels
     ) -> tuple[DeviceOnNode, ...]:
-        # bindsToNode came with binding conditions; the stable allocator does not read it.
-        binds = not self.features.stable_allocator
+        # bindsToNode came with binding conditions; the minimal allocator does not read it.
+        binds = not self.features.minimal_allocator
         # Only that allocator reads the field, and gives such devices to nobody while the gate
         # DRAOptionalNodeOperations is off.
         features = self.features

@@ -184,7 +184,9 @@ class ClaimFilter:
             text = allocation_error.message(to_allocate.claims, views)
             # Where the text names no device it is that of all nodes: one Status for 5,000 of them.
             if text not in statuses:
-                statuses[text] = Status.error(text).with_plugin(verdicts.plugin)
+                on_node = allocation_error.on_node
+                found = Status.unresolvable(text) if on_node else Status.error(text)
+                statuses[text] = found.with_plugin(verdicts.plugin)
             verdicts.reject_row(row, statuses[text])
 
     def effective_request_at(self, name: str) -> EffectiveRequest | None:

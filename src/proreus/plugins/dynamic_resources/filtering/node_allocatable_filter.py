@@ -26,7 +26,6 @@ from proreus.objects.resource_claims import (
 )
 from proreus.plugins.dynamic_resources.claims import is_reserved_for_pod
 from proreus.plugins.dynamic_resources.devices.availability_index import can_skip_operations
-from proreus.plugins.dynamic_resources.devices.capacity import consumed_as_written
 from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
 from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     ClaimDevice,
@@ -40,7 +39,6 @@ from proreus.plugins.dynamic_resources.devices.node_matching import (
 )
 from proreus.plugins.dynamic_resources.devices.pools import Pools, PoolView
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
-from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.filtering.node_allocatable_resources import (
     NodeAllocatableResources,
     is_mapped,
@@ -146,7 +144,7 @@ class NodeAllocatableFilter:
         views = self._manager.availability_index.all[number].views
         assert isinstance(result, Solution)
         return [
-            (claim, [_claim_device(one, views, self._manager.features) for one in assignments])
+            (claim, [_claim_device(one, views) for one in assignments])
             for claim, assignments in zip(
                 to_allocate.claims, result.device_assignments, strict=True
             )
@@ -252,18 +250,10 @@ def _reject_insufficient(
     reject_rows(verdicts, failing, needs, short, nodes.allocatable)
 
 
-def _claim_device(
-    device_assignment: DeviceAssignment, views: Sequence[PoolView], features: Features
-) -> ClaimDevice:
+def _claim_device(device_assignment: DeviceAssignment, views: Sequence[PoolView]) -> ClaimDevice:
     device = views[device_assignment.pool].devices[device_assignment.device]
     if device_assignment.consumed is None:
         return ClaimDevice(device.name, device.kind, None)
-    requested = device_assignment.alternative.requested
     return ClaimDevice(
-        device.name,
-        device.kind,
-        {
-            name: consumed_as_written(device.kind.capacity[name], requested.get(name), features)
-            for name in device_assignment.consumed
-        },
+        device.name, device.kind, device_assignment.alternative.consumed(device.kind)
     )

@@ -19,8 +19,8 @@ from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.requests import PodResourcesOptions, has_pod_level_requests, pod_requests
 from proreus.objects.resource_claims import ResourceClaim
+from proreus.plugins.dynamic_resources.devices.capacity import Amount
 from proreus.plugins.dynamic_resources.devices.node_allocatable import (
-    Amount,
     ClaimDevice,
     ClaimDevices,
     MappingError,

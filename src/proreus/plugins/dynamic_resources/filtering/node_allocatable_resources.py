@@ -40,8 +40,8 @@ from proreus.objects.requests import (
 )
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.objects.resource_names import is_pod_level_resource
+from proreus.plugins.dynamic_resources.devices.capacity import Amount
 from proreus.plugins.dynamic_resources.devices.node_allocatable import (
-    Amount,
     ClaimDevice,
     ClaimDevices,
     EffectiveRequest,

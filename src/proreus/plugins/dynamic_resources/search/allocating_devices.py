@@ -21,6 +21,7 @@ from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind, Value, v
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.search.allocation_error import AllocationError, quoted
 from proreus.plugins.dynamic_resources.search.alternative import Alternative
+from proreus.plugins.dynamic_resources.search.constraints import Constraint, UnsupportedValueError
 from proreus.plugins.dynamic_resources.search.consumed_counters import ConsumedCounters
 from proreus.plugins.dynamic_resources.search.prepared_claims import PreparedClaims
 
@@ -128,6 +129,10 @@ class AllocatingDevices:
         # The order of these checks is allocateDevice's, and makes a difference: see the leak below.
         if self.in_use(claim, one, device) or not self._may_use_counters(kind):
             return False
+        # Its driver has withdrawn allowMultipleAllocations; those that have shares keep them.
+        alone = not kind.shared and not one.admin_access
+        if alone and self._features.allocator_of_1_38 and device in self._consumed_capacity:
+            return False
         # Its driver relies on what an older kubelet cannot do.
         if self._views[pool].devices[place].skips and not self._may_skip:
             return False
@@ -208,6 +213,8 @@ class AllocatingDevices:
                     continue
             except AllocationError as error:  # of a derived attribute; it ends the attempt
                 raise error.at(*device) from None
+            except UnsupportedValueError:
+                raise self._unsupported_value(claim, one, constraint).at(*device) from None
             # The device is not placed, so those that accepted it must not remember it: a
             # matchAttribute would go on insisting on its value. The one that refused it, and those
             # behind, have not added it; removing it there would remove an earlier device.
@@ -224,6 +231,18 @@ class AllocatingDevices:
                 )
             return False
         return True
+
+    def _unsupported_value(
+        self, claim: int, one: Alternative, constraint: Constraint
+    ) -> AllocationError:
+        # As a newer API may have it: to leave the device out could be to violate the constraint.
+        whose = f"claim {{claim}}, request {one.own_name}: "
+        attribute = quoted(constraint.attribute)
+        return AllocationError(
+            f"{whose if self._features.stable_allocator else ''}device {{device}}: unsupported "
+            f"attribute value for {attribute}",
+            claim,
+        )
 
     def _remove_from_constraints(self, claim: int, one: Alternative) -> None:
         # Constraints do not know devices, only how many they accepted, so each ``add`` needs its
@@ -266,7 +285,9 @@ class DerivedAttributes:
         expression = self._request.derived.get(name)
         if expression is None:
             return self._kind.attribute_values(name, lists)
-        return values_of(self._derive(name, expression), lists)
+        return values_of(
+            self._derive(name, expression), lists, self._kind.features.allocator_of_1_38
+        )
 
     def _derive(self, name: str, expression: str) -> DeviceAttribute:
         self._check()

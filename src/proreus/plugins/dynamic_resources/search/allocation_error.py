@@ -15,10 +15,13 @@ class AllocationError(ProreusError):
 
     ``text`` is a template with the fields ``{claim}`` and, for a pool or device of the node in
     question, ``{pool}``, ``{device}`` and ``{checked_device}``, which is the plain name where a
-    request is for all devices; ``claim``, ``pool`` and ``device`` are positions.
+    request is for all devices; ``claim``, ``pool`` and ``device`` are positions. ``on_node``: it is
+    the reason why one node is rejected, and no error.
     """
 
-    def __init__(self, text: str, claim: int = 0, pool: int = 0, device: int = 0) -> None:
+    def __init__(
+        self, text: str, claim: int = 0, pool: int = 0, device: int = 0, *, on_node: bool = False
+    ) -> None:
         super().__init__(text)
         # A result is shared by pods and nodes with other names, so names are filled in by
         # ``message``, for the pod and node at hand.
@@ -27,6 +30,7 @@ class AllocationError(ProreusError):
         self.pool = pool
         self.device = device
         self.plain_name = False
+        self.on_node = on_node
 
     def at(self, pool: int, device: int, *, plain_name: bool = False) -> AllocationError:
         """Return the error for a device: an error found for its kind names no device yet."""

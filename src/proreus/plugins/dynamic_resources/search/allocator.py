@@ -234,7 +234,8 @@ class _Search:
         found = []
         for pool, view in enumerate(self._views):
             # The number of all is unknown while a slice is missing. Giving fewer devices for good
-            # would be worse than trying again, so this is an error that ends the attempt.
+            # would be worse than trying again, so this is an error that ends the attempt; from 1.38
+            # on, the attempt goes on with other nodes.
             if view.incomplete or view.invalid:
                 state = "being updated" if view.incomplete else "invalid"
                 raise AllocationError(
@@ -242,6 +243,7 @@ class _Search:
                     f"pool {{pool}} is currently {state}",
                     one.claim,
                     pool,
+                    on_node=self._features.allocator_of_1_38,
                 )
             for place, device in enumerate(view.devices):
                 # Devices in use count as well: all means all, so the search fails at them.

@@ -13,8 +13,13 @@ from proreus.objects.resource_claims import ALL
 from proreus.objects.taints import Toleration, tolerates
 from proreus.plugins.dynamic_resources.cel.expressions import CelError
 from proreus.plugins.dynamic_resources.claims import AnyRequest
-from proreus.plugins.dynamic_resources.devices.capacity import CapacityError, consumed_capacities
-from proreus.plugins.dynamic_resources.devices.kinds import RUNTIME_ERROR, DeviceKind
+from proreus.plugins.dynamic_resources.devices.capacity import (
+    Amount,
+    CapacityError,
+    consumed_as_written,
+    consumed_capacities,
+)
+from proreus.plugins.dynamic_resources.devices.kinds import RUNTIME_ERROR, DeviceKind, by_capacity
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.search.allocation_error import AllocationError, quoted
 
@@ -118,6 +123,14 @@ class Alternative:
                         f"{source}: selector #{place}{message}", self.claim
                     ) from None
         return True
+
+    def consumed(self, kind: DeviceKind) -> dict[str, Amount]:
+        """Return the amount that ``amounts`` has for each capacity, and how it is written."""
+        requested = by_capacity(self.requested, kind.driver, self._features)
+        return {
+            name: consumed_as_written(capacity, requested.get(name), self._features)
+            for name, capacity in kind.capacity.items()
+        }
 
     def amounts(self, kind: DeviceKind) -> Mapping[str, int] | None:
         """Return the amounts that the request consumes of a device's capacities, in nano-units.

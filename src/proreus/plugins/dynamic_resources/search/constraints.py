@@ -11,9 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
-from proreus.plugins.dynamic_resources.devices.kinds import NOT_COMPARABLE, Value
+from proreus.base.errors import ProreusError
+from proreus.plugins.dynamic_resources.devices.kinds import NOT_COMPARABLE, UNSUPPORTED, Value
 
 Values = frozenset[Value]
+
+
+class UnsupportedValueError(ProreusError):
+    """A device has an attribute whose value cannot be compared (``UNSUPPORTED``)."""
 
 
 class Attributes(Protocol):
@@ -47,10 +52,15 @@ class Constraint(ABC):
         )
 
     def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device; return whether that is allowed. A refused device is not placed."""
+        """Place a device; return whether that is allowed. A refused device is not placed.
+
+        Raises ``UnsupportedValueError``.
+        """
         if not self.applies(request, subrequest):
             return True
         values = device.attribute_values(self.attribute, self._lists)
+        if UNSUPPORTED in values:
+            raise UnsupportedValueError(self.attribute)
         return bool(values) and self._add(request, values)
 
     def remove(self, request: str, subrequest: str) -> None:

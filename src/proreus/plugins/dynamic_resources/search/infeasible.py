@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
+from proreus.plugins.dynamic_resources.devices.kinds import UNSUPPORTED, DeviceKind
 from proreus.plugins.dynamic_resources.devices.pools import PoolView
 from proreus.plugins.dynamic_resources.search.allocation_error import AllocationError
 from proreus.plugins.dynamic_resources.search.alternative import Alternative
@@ -73,8 +73,12 @@ def _cannot_match(claim: PreparedClaim, available: Mapping[DeviceKind, int]) -> 
         # A device without the attribute violates the constraint whatever the others have.
         by_value: dict[object, dict[DeviceKind, int]] = defaultdict(dict)
         for kind, count in available.items():
-            for value in kind.attribute_values(constraint.attribute, lists=True):
+            lists = kind.features.compares_lists
+            for value in kind.attribute_values(constraint.attribute, lists):
                 by_value[value][kind] = count
+        # The search ends in an error at such a device.
+        if UNSUPPORTED in by_value:
+            continue
         if not any(_fit(concerned, kinds) for kinds in by_value.values()):
             return True
     return False

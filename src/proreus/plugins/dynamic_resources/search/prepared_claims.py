@@ -48,7 +48,7 @@ class PreparedClaim(Struct):
 
 
 def _new_constraint(written: DeviceConstraint, features: Features) -> Constraint:
-    lists = features.list_attributes and features.allocator_of_1_37
+    lists = features.compares_lists
     if written.match_attribute is not None:
         return MatchAttribute(written.match_attribute, written.requests, lists=lists)
     attribute = written.distinct_attribute or ""
@@ -119,9 +119,9 @@ def _prepare_claim(
         prioritized.append(bool(request.first_available))
         scored.append(request.exactly is None)
     for constraint in claim.spec.devices.constraints:
-        # The stable allocator knows matchAttribute only. An unknown constraint must be an error:
+        # The minimal allocator knows matchAttribute only. An unknown constraint must be an error:
         # without it the claim would get devices that do not go together.
-        distinct = constraint.distinct_attribute is not None and not features.stable_allocator
+        distinct = constraint.distinct_attribute is not None and not features.minimal_allocator
         if constraint.match_attribute is None and not distinct:
             raise AllocationError("claim {claim}: unsupported constraint type", place)
     return PreparedClaim(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from proreus.objects.devices import QuantityText
 from proreus.objects.resource_claims import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -19,7 +20,7 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
 )
 from proreus.objects.selectors import LabelSelectorRequirement, NodeSelector, NodeSelectorTerm
-from proreus.plugins.dynamic_resources.devices.capacity import consumed_text
+from proreus.plugins.dynamic_resources.devices.capacity import quantity_text
 from proreus.plugins.dynamic_resources.devices.pools import DeviceOnNode, PoolView
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.search.allocating_devices import DeviceAssignment
@@ -70,15 +71,16 @@ def _result(
     found = view.devices[device_assignment.device]
     one, device = device_assignment.alternative, found.kind.device
     binding = features.binding_conditions
-    share_id, consumed = None, {}
+    share_id = None
+    consumed: dict[str, QuantityText] = {}
     if device_assignment.consumed is not None:
         # Several claims have the device, so its name does not identify an allocation in
         # ``status.devices`` and in ``AllocatedDevices``; a random share ID does (KEP-5075).
         share_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
-        capacity = found.kind.capacity
+        # Named as the driver does, which reads the claim's status.
         consumed = {
-            name: consumed_text(capacity[name], one.requested.get(name), features)
-            for name in device_assignment.consumed
+            found.kind.capacity[name].name: quantity_text(*amount)
+            for name, amount in one.consumed(found.kind).items()
         }
     return DeviceRequestAllocationResult(
         request=one.name,
@@ -90,7 +92,7 @@ def _result(
         binding_conditions=(device.binding_conditions or ()) if binding else (),
         binding_failure_conditions=(device.binding_failure_conditions or ()) if binding else (),
         share_id=share_id,
-        consumed_capacity=dict(consumed),
+        consumed_capacity=consumed,
         skip_node_operations=found.skips,
     )
 

@@ -29,7 +29,7 @@ def configuration(kubeconfig: str, plugins: Plugins | None = None) -> dict[str, 
     """Return ``scheduler.yaml`` with this kubeconfig; ``plugins`` are enabled in both profiles."""
     config: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("scheduler.yaml").read_text())
     config["clientConnection"]["kubeconfig"] = kubeconfig
-    added = (plugins or Plugins()).model_dump(mode="json", by_alias=True)
+    added = (plugins or Plugins()).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for profile in config["profiles"]:
         own, more = profile["plugins"].get("multiPoint", {}), added.get("multiPoint", {})
         enabled = [*own.get("enabled", ()), *more.get("enabled", ())]

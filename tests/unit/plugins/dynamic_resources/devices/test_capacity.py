@@ -9,8 +9,8 @@ from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.objects.devices import CapacityRange, CapacityRequestPolicy, Device, DeviceCapacity
 from proreus.plugins.dynamic_resources.devices.capacity import (
     CapacityError,
+    consumed_as_written,
     consumed_capacities,
-    consumed_text,
     quantity_text,
 )
 from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
@@ -33,7 +33,7 @@ def capacity(value: str, features: Features = NEW, **policy: object) -> DeviceKi
 
 
 def text(kind: DeviceKind, requested: str | None, features: Features = NEW) -> str:
-    return consumed_text(kind.capacity["c"], requested, features)
+    return quantity_text(*consumed_as_written(kind.capacity["c"], requested, features))
 
 
 @pytest.mark.parametrize(
