@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from proreus.base.errors import NotFound, ProreusError
-from proreus.base.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
+from proreus.base.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
+from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.workbench.bench.api import Api, connected, for_each
 from proreus.workbench.bench.control_plane import ADMIN_TOKEN, ControlPlane
 from proreus.workbench.bench.executor import NAMESPACES, Executor
@@ -39,8 +40,6 @@ from proreus.workbench.bench.workloads import ResolvedWorkload
 _CLEAN_SECONDS = 120.0
 _STAND_BY_SECONDS = 15.0
 _DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
-_WORKLOAD_VERSIONS = {V1_36: "v1alpha2", V1_37: "v1beta1"}
-"""The version of scheduling.k8s.io that kube-scheduler reads PodGroups from."""
 
 ReportProgress = Callable[[str], None]
 
@@ -274,11 +273,11 @@ def _apiserver_flags(gates: Mapping[str, bool], version: KubernetesVersion) -> l
     if gates.get("DynamicResourceAllocation"):
         versions += [f"resource.k8s.io/{version}=true" for version in _DEVICE_VERSIONS]
     if gates.get("GenericWorkload"):
-        versions.append(f"scheduling.k8s.io/{_WORKLOAD_VERSIONS[version]}=true")
+        versions.append(f"{POD_GROUPS.as_of(version).api_version}=true")
     if gates.get("CompositePodGroup"):
-        versions.append("scheduling.k8s.io/v1alpha3=true")
+        versions.append(f"{COMPOSITE_POD_GROUPS.as_of(version).api_version}=true")
     if versions:
-        flags.append(f"--runtime-config={','.join(versions)}")
+        flags.append(f"--runtime-config={','.join(dict.fromkeys(versions))}")
     return flags
 
 

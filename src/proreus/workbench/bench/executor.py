@@ -129,6 +129,9 @@ class Executor:
             case ops.CreatePodGroups():
                 await self._ensure_namespace(operation.namespace)
                 await self._creation.create_groups(operation)
+            case ops.CreateCompositePodGroups():
+                await self._ensure_namespace(operation.namespace)
+                await self._creation.create_trees(operation)
             case ops.UpdateAny():
                 await self._update_any(operation)
             case ops.CreateResourceDriver():

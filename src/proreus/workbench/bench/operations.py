@@ -42,6 +42,13 @@ class Operation(StrictModel):
     """Fields that name a parameter -> the field that gets its value."""
     multipliers: ClassVar[dict[str, str]] = {}
     """Fields that name a parameter -> the field that is multiplied by its value."""
+    references: ClassVar[tuple[str, ...]] = ()
+    """Fields whose value may itself be a parameter's name, with a default after ``|``."""
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The parameters that it sets for the operations after it."""
+        return {}
 
     @property
     def collects(self) -> bool:
@@ -201,11 +208,14 @@ class Barrier(Operation):
     opcode: Literal["barrier"]
     namespaces: list[str] = []
     label_selector: dict[str, str] = {}
-    stage_requirement: Literal["Scheduled", "Attempted"] = "Scheduled"
+    stage_requirement: str = "Scheduled"
+    references: ClassVar[tuple[str, ...]] = ("stage_requirement",)
 
-    @field_validator("stage_requirement", mode="before")
+    @field_validator("stage_requirement")
     @classmethod
-    def _empty_is_scheduled(cls, value: Any) -> Any:
+    def _known_stage(cls, value: str) -> str:
+        if value not in ("", "Scheduled", "Attempted") and not value.startswith("$"):
+            raise ValueError("must be Scheduled, Attempted or the name of a parameter")
         return value or "Scheduled"
 
 
@@ -257,6 +267,67 @@ class CreatePodGroups(_Counted):
     template_params: TemplateParameters = {}
 
 
+_ROOTS, _COMPOSITES, _GROUPS = (
+    "rootCount",
+    "childrenCompositePodGroupsPerCPG",
+    "childrenPodGroupsPerCPG",
+)
+
+
+class CreateCompositePodGroups(Operation):
+    """Create ``rootCount`` trees of CompositePodGroups, ``depth - 1`` levels of them.
+
+    Each has ``childrenCompositePodGroupsPerCPG`` children, those of the last level
+    ``childrenPodGroupsPerCPG`` PodGroups, which the next operation creates: it finds their number
+    in the parameter ``podGroupsCount``, and the level above them in ``parentLevel``.
+    """
+
+    opcode: Literal["createCompositePodGroups"]
+    namespace: str = Field(min_length=1)
+    template_path: str = Field(min_length=1)
+    template_params: TemplateParameters = {}
+    depth: Annotated[int, Field(ge=2, le=4)]
+    root_count: Count = 0
+    root_count_param: Parameter | None = None
+    composites: Count = Field(0, alias=_COMPOSITES)
+    composites_param: Parameter | None = Field(None, alias=f"{_COMPOSITES}Param")
+    groups: Count = Field(0, alias=_GROUPS)
+    groups_param: Parameter | None = Field(None, alias=f"{_GROUPS}Param")
+    parameters: ClassVar[dict[str, str]] = {
+        "root_count_param": "root_count",
+        "composites_param": "composites",
+        "groups_param": "groups",
+    }
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CreateCompositePodGroups:
+        if self.depth == 2 and (self.composites or self.composites_param):
+            raise ValueError(f"{_COMPOSITES} needs a depth greater than 2")
+        required = {_ROOTS: (self.root_count, self.root_count_param)}
+        required[_GROUPS] = (self.groups, self.groups_param)
+        if self.depth > 2:
+            required[_COMPOSITES] = (self.composites, self.composites_param)
+        for name, (count, parameter) in required.items():
+            if not count and parameter is None:
+                raise ValueError(f"{name} must be positive")
+        return self
+
+    @property
+    def levels(self) -> list[tuple[int, int]]:
+        """The number of CompositePodGroups at each level, and of the children of each of them."""
+        children = [self.composites] * (self.depth - 2) + [self.groups]
+        return [
+            (self.root_count * self.composites**level, count)
+            for level, count in enumerate(children)
+        ]
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The number of PodGroups to create, and the level of their parents."""
+        parents, children = self.levels[-1]
+        return {"podGroupsCount": parents * children, "parentLevel": self.depth - 1}
+
+
 class UpdateAny(_Counted):
     """Replace objects of any kind and their status, at once or at a rate per second."""
 
@@ -299,6 +370,7 @@ AnyOperation = Annotated[
     | StopCollectingMetrics
     | CreateAny
     | CreatePodGroups
+    | CreateCompositePodGroups
     | UpdateAny
     | CreateResourceDriver
     | AllocResourceClaims,

@@ -9,10 +9,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
+from proreus.base.errors import NotFound, ProreusError
+from proreus.base.kubernetes_version import V1_37
+from proreus.objects.scheduling import COMPOSITE_POD_GROUPS
 from proreus.workbench.bench import devices, objects
-from proreus.workbench.bench.api import Api, encode, for_each, retry_until_served
-from proreus.workbench.bench.operations import CreatePodGroups, CreatePods
+from proreus.workbench.bench.api import Api, RestMapping, encode, for_each, retry_until_served
+from proreus.workbench.bench.operations import CreateCompositePodGroups, CreatePodGroups, CreatePods
 from proreus.workbench.bench.pods import PodTracker
 from proreus.workbench.bench.templates import DEFAULT_POD, JsonObject, Template, template_of
 from proreus.workbench.bench.workloads import ResolvedWorkload
@@ -28,6 +33,13 @@ POD_GROUPS = f"/apis/{POD_GROUP_VERSION}/namespaces/{{}}/podgroups"
 
 SIGNATURE = "signature"
 """The label that differs between pods, so that kube-scheduler does not reuse their results."""
+
+
+class _Served(NamedTuple):
+    """The API version of a kind, and its paths."""
+
+    api_version: str
+    mapping: RestMapping
 
 
 class PodCreation:
@@ -92,6 +104,32 @@ class PodCreation:
                 await devices.create_claims_of(self._api, made, path, claims, self.claims_of_groups)
 
         await for_each(bodies, create)
+
+    async def create_trees(self, operation: CreateCompositePodGroups) -> None:
+        """Create CompositePodGroups level by level in a namespace that exists."""
+        template = template_of(self._plan.path(operation.template_path))
+        served = await self._served_composites()
+        path = served.mapping.path(operation.namespace)
+
+        async def create(body: JsonObject) -> None:
+            await self._api.create(path, body | {"apiVersion": served.api_version})
+
+        for level, (count, children) in enumerate(operation.levels, start=1):
+            of_level = operation.template_params | {"Level": level, "ChildrenCount": children}
+            bodies = []
+            for index in range(count):
+                parent = index // max(operation.composites, 1)
+                of_parent = {"ParentLevel": level - 1, "ParentIndex": parent} if level > 1 else {}
+                bodies.append(template.object(index, count, of_level | of_parent))
+            await for_each(bodies, create)
+
+    async def _served_composites(self) -> _Served:
+        """Return how the apiserver serves CompositePodGroups: up to 1.37 in an older version."""
+        for resource in (COMPOSITE_POD_GROUPS, COMPOSITE_POD_GROUPS.as_of(V1_37)):
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            with suppress(NotFound, KeyError):
+                return _Served(resource.api_version, await self._api.rest_mapping_for(kind))
+        raise ProreusError("the apiserver does not serve CompositePodGroups")
 
     async def admit(self, pod: JsonObject) -> None:
         """Create the PriorityClass of a pod, where admission requires one."""

@@ -155,19 +155,16 @@ def plan(
             )
         workload = workload.model_copy(update={"params": {**workload.params, **overrides}})
     used: set[str] = set()
-    operations = tuple(
-        operation
-        for index, template in enumerate(case.workload_template)
-        for operation in _unrolled(
-            _filled(template, workload, used, f"{name}: workloadTemplate[{index}]"),
-            workload,
-            used,
-            f"{name}: workloadTemplate[{index}].createPodsOp",
-        )
-    )
+    operations: list[Operation] = []
+    known = workload
+    for index, template in enumerate(case.workload_template):
+        where = f"{name}: workloadTemplate[{index}]"
+        filled = _filled(template, known, used, where)
+        operations += _unrolled(filled, known, used, f"{where}.createPodsOp")
+        known = known.model_copy(update={"params": known.params | filled.results})
     unused = sorted(set(workload.params) - used)
     notes = (f"no operation uses {', '.join(unused)}",) if unused else ()
-    return ResolvedWorkload(case, workload, operations, folder, notes)
+    return ResolvedWorkload(case, workload, tuple(operations), folder, notes)
 
 
 def _find(cases: list[TestCase], name: str) -> tuple[TestCase, Workload]:
@@ -204,6 +201,10 @@ def _filled(operation: Operation, workload: Workload, used: set[str], where: str
         values["template_params"] = {
             name: _template_value(value, workload, value_of) for name, value in given.items()
         }
+    for field in operation.references:
+        given = getattr(operation, field)
+        if given.startswith("$"):
+            values[field] = _template_value(given, workload, value_of)
     if not values:
         return operation
     # validate again, since parameters may have any type

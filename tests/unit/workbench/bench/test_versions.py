@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proreus.base.errors import ProreusError
-from proreus.base.kubernetes_version import V1_36, V1_37, KubernetesVersion
+from proreus.base.kubernetes_version import V1_36, V1_37, V1_38, KubernetesVersion
 from proreus.workbench.bench.comparison import _apiserver_flags, version_of_apiserver
 from proreus.workbench.bench.schedulers import nearest_supported, settable_gates
 
@@ -59,6 +59,7 @@ def test_pod_groups_are_served_in_the_version_that_the_scheduler_reads() -> None
         "--feature-gates=GenericWorkload=true,CompositePodGroup=true",
         "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
     ]
+    assert _apiserver_flags(gates, V1_38)[1] == "--runtime-config=scheduling.k8s.io/v1beta1=true"
     assert _apiserver_flags({}, V1_37) == []
 
 

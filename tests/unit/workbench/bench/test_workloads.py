@@ -1,5 +1,6 @@
 """Workload files: parsing, validation, and the texts of errors."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,68 @@ def test_parameters_of_templates_and_products(tmp_path: Path) -> None:
     assert isinstance(pods, operations.CreatePods)
     assert (pods.count, pods.signature_batch_size, pods.template_params) == (12, 2, {"size": 3})
     assert plan.notes == ()
+
+
+TREES = """
+- name: Trees
+  workloadTemplate:
+  - opcode: createCompositePodGroups
+    namespace: trees
+    rootCountParam: $roots
+    depth: 3
+    childrenCompositePodGroupsPerCPGParam: $composites
+    childrenPodGroupsPerCPG: 4
+    templatePath: composite.yaml
+  - opcode: createPodGroups
+    namespace: trees
+    countParam: $podGroupsCount
+    templatePath: group.yaml
+    templateParams: {level: $parentLevel}
+  - opcode: createPods
+    count: 1
+    collectMetrics: true
+  - opcode: barrier
+    stageRequirement: $stage|Attempted
+  workloads:
+  - name: small
+    params: {roots: 2, composites: 3}
+  - name: scheduled
+    params: {roots: 2, composites: 3, stage: Scheduled}
+"""
+
+
+def test_trees_tell_the_next_operations_how_many_groups_they_need(tmp_path: Path) -> None:
+    plan = workloads.plan(load(tmp_path, TREES), "Trees/small", tmp_path)
+    trees, groups, *_ = plan.operations
+    assert isinstance(trees, operations.CreateCompositePodGroups)
+    assert trees.levels == [(2, 3), (6, 4)]
+    assert isinstance(groups, operations.CreatePodGroups)
+    assert (groups.count, groups.template_params) == (24, {"level": 2})
+    assert plan.notes == ()
+
+
+@pytest.mark.parametrize(("name", "stage"), [("small", "Attempted"), ("scheduled", "Scheduled")])
+def test_the_stage_of_a_barrier_may_be_a_parameter(tmp_path: Path, name: str, stage: str) -> None:
+    barrier = workloads.plan(load(tmp_path, TREES), f"Trees/{name}", tmp_path).operations[-1]
+    assert isinstance(barrier, operations.Barrier)
+    assert barrier.stage_requirement == stage
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("depth: 3", "depth: 2", "childrenCompositePodGroupsPerCPG needs a depth greater than 2"),
+        ("depth: 3", "depth: 5", "less than or equal to 4"),
+        ("rootCountParam: $roots", "rootCount: 0", "rootCount must be positive"),
+        ("childrenPodGroupsPerCPG: 4", "", "childrenPodGroupsPerCPG must be positive"),
+        ("$stage|Attempted", "Bound", "must be Scheduled, Attempted or the name of a parameter"),
+    ],
+)
+def test_refuses_trees_and_stages_that_cannot_be(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        load(tmp_path, TREES.replace(old, new))
 
 
 def test_a_parameter_may_be_any_value_in_a_template_but_a_count_only_a_number(
