@@ -196,6 +196,11 @@ class Change(Enum):
         V1_37,
         "a pod group is queued, tried and backed off as a whole, and preempts as a whole",
     )
+    PLACEMENT_SEARCH = (
+        V1_38,
+        "a group is tried in the placement that its pods are nominated to, and if it does not fit "
+        "there, until a share of all placements have room for it",
+    )
     PREEMPTION_EXECUTOR_OF_1_37 = (
         V1_37,
         "a preemption whose victims are all terminating already is counted as well, and a "

@@ -29,6 +29,12 @@ from proreus.engine.cycles.attempt import Attempt, Failure, NodeSubset
 from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.groups.failures import GroupFailures
 from proreus.engine.groups.orders import Order, OtherOrders, kind_of
+from proreus.engine.groups.placement_search import (
+    NOMINATED_WITHOUT_POD,
+    PlacementSearch,
+    SearchPlacements,
+    every_placement,
+)
 from proreus.engine.groups.results import (
     UNSCHEDULABLE,
     PodGroupResult,
@@ -51,10 +57,10 @@ from proreus.engine.runtime.pod_group_points import (
 from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import (
     FILTER_VERDICTS,
     POD_GROUP_SCHEDULING_CYCLE,
-    OrderedPlacements,
     PlacedPod,
     Placement,
     PlacementProgress,
@@ -81,7 +87,7 @@ class PodGroupAlgorithm:
     """Tries the pods of root groups of one profile.
 
     ``begin``: makes a pod's attempt. ``states``: the pods of groups that have a node. ``failures``:
-    what groups that do not fit tell.
+    what groups that do not fit tell. ``search``: chooses the placements to try.
     ``topology_aware`` and ``composite``: gates TopologyAwareWorkloadScheduling and
     CompositePodGroup.
     """
@@ -92,6 +98,7 @@ class PodGroupAlgorithm:
     states: PodGroupStates
     begin: Callable[[QueuedPodInfo], Attempt]
     failures: GroupFailures
+    search: SearchPlacements
     topology_aware: bool
     composite: bool
     rng: random.Random
@@ -376,7 +383,8 @@ class PodGroupAlgorithm:
         first: Results | None = None
         found: list[tuple[Placement, Results]] = []
         reasons = [placement.lacking for placement in placements]
-        for place in self._places(group, placements):
+        search = self._search_of(group, placements, self.profile.table if table is None else table)
+        for place in search.places:
             placement = placements[place]
             started = perf_counter()
             within = self._subset(placement, nodes)
@@ -394,18 +402,17 @@ class PodGroupAlgorithm:
                 )
             first = first or results
             first[key].lacking = min(first[key].lacking, result.lacking)
-            if result.status is None:
-                found.append((placement, results))
-            else:
+            if result.status is not None:
                 reasons[place] = reason_of(result.status)
+            elif result.any_scheduled or place != search.nominated:
+                found.append((placement, results))
             if not group.is_composite:
                 self._observe(result.status is None, perf_counter() - started)
-            if found and isinstance(placements, OrderedPlacements):
+            if search.is_over(len(found), place):
                 break
         if not found:
             assert first is not None
-            status = first[key].status
-            assert status is not None
+            status = first[key].status or NOMINATED_WITHOUT_POD
             first[key].status = self.failures.in_no_placement(status, len(placements))
             if key.is_provided:
                 first[key].status = naming_placements(status, placements, reasons)
@@ -423,16 +430,23 @@ class PodGroupAlgorithm:
         # Siblings see the pods of the placement that was chosen.
         return await self._assume_again(group, best) if self.composite else best
 
-    def _places(self, group: PodGroupInfo, placements: Sequence[Placement]) -> Iterator[int]:
+    def _search_of(
+        self, group: PodGroupInfo, placements: Sequence[Placement], nodes: NodeTable
+    ) -> PlacementSearch:
+        is_root, provided = group is self._root, group.entity_key.is_provided
+        pods = self._pods.get(group.entity_key, ()) if is_root else ()
+        find = every_placement if provided else self.search
+        search = find(placements, pods, self.profile, nodes, self.rng)
+        if not (is_root and provided):
+            return search
+        return structs.replace(search, places=self._places(placements, [*search.places]))
+
+    def _places(self, placements: Sequence[Placement], places: list[int]) -> Iterator[int]:
         """Yield the places of the placements to try, until so many pods have been tried.
 
         The next attempt of a root that a plugin provides goes on with the others. A last placement
         that is all nodes is tried in any case: the group does not insist on those before it.
         """
-        places = [place for place, one in enumerate(placements) if not one.lacking]
-        if group is not self._root or not group.entity_key.is_provided:
-            yield from places
-            return
         # Where it went on, fewer are there now: from the first one again.
         start = self._first_placement
         places = [place for place in places if place >= start] or places

@@ -27,6 +27,7 @@ from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.environment import Environment
 from proreus.engine.groups.algorithm import PodGroupAlgorithm
 from proreus.engine.groups.failures import GroupFailures, failures_of
+from proreus.engine.groups.placement_search import search_of
 from proreus.engine.groups.results import PodGroupResult, PodResult, Results
 from proreus.engine.groups.status import PodGroupStatusWriter
 from proreus.engine.groups.validation import InvalidPodGroup, validation_of
@@ -182,6 +183,7 @@ class PodGroupCycle(GroupCycle):
         self._pod_groups = self._queue.pod_groups
         self._clock = environment.clock
         self._topology_aware = provided_groups or gates.enabled("TopologyAwareWorkloadScheduling")
+        self._search = search_of(gates)
         self._composite = provided_groups or gates.enabled("CompositePodGroup")
         self._status_writers = {POD_GROUP_TYPE: self._status_writer}
         if gates.includes(Change.COMPOSITE_CONDITIONS) and gates.enabled("CompositePodGroup"):
@@ -255,6 +257,7 @@ class PodGroupCycle(GroupCycle):
             states=self._states,
             begin=lambda queued: self._pods.begin(queued, profile),
             failures=cycle.failures,
+            search=self._search,
             topology_aware=self._topology_aware,
             composite=self._composite,
             rng=self._rng,

@@ -23,6 +23,7 @@ from proreus.engine.cycles.attempt import Attempt
 from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.groups.algorithm import PodGroupAlgorithm
 from proreus.engine.groups.failures import failures_of
+from proreus.engine.groups.placement_search import every_placement
 from proreus.engine.groups.results import PodResult
 from proreus.engine.runtime.find_nodes import NodeSearch
 from proreus.engine.runtime.profile import Profile
@@ -132,6 +133,7 @@ class GroupTrial:
             states=self._cache.pod_group_states,
             begin=self._begin(profile),
             failures=failures_of(self._root, self._gates),
+            search=every_placement,
             topology_aware=whole
             and (provided or self._gates.enabled("TopologyAwareWorkloadScheduling")),
             composite=provided or self._gates.enabled("CompositePodGroup"),
