@@ -267,13 +267,6 @@ class CreatePodGroups(_Counted):
     template_params: TemplateParameters = {}
 
 
-_ROOTS, _COMPOSITES, _GROUPS = (
-    "rootCount",
-    "childrenCompositePodGroupsPerCPG",
-    "childrenPodGroupsPerCPG",
-)
-
-
 class CreateCompositePodGroups(Operation):
     """Create ``rootCount`` trees of CompositePodGroups, ``depth - 1`` levels of them.
 
@@ -289,10 +282,10 @@ class CreateCompositePodGroups(Operation):
     depth: Annotated[int, Field(ge=2, le=4)]
     root_count: Count = 0
     root_count_param: Parameter | None = None
-    composites: Count = Field(0, alias=_COMPOSITES)
-    composites_param: Parameter | None = Field(None, alias=f"{_COMPOSITES}Param")
-    groups: Count = Field(0, alias=_GROUPS)
-    groups_param: Parameter | None = Field(None, alias=f"{_GROUPS}Param")
+    composites: Count = Field(0, alias="childrenCompositePodGroupsPerCPG")
+    composites_param: Parameter | None = Field(None, alias="childrenCompositePodGroupsPerCPGParam")
+    groups: Count = Field(0, alias="childrenPodGroupsPerCPG")
+    groups_param: Parameter | None = Field(None, alias="childrenPodGroupsPerCPGParam")
     parameters: ClassVar[dict[str, str]] = {
         "root_count_param": "root_count",
         "composites_param": "composites",
@@ -301,14 +294,15 @@ class CreateCompositePodGroups(Operation):
 
     @model_validator(mode="after")
     def _consistent(self) -> CreateCompositePodGroups:
-        if self.depth == 2 and (self.composites or self.composites_param):
-            raise ValueError(f"{_COMPOSITES} needs a depth greater than 2")
-        required = {_ROOTS: (self.root_count, self.root_count_param)}
-        required[_GROUPS] = (self.groups, self.groups_param)
-        if self.depth > 2:
-            required[_COMPOSITES] = (self.composites, self.composites_param)
-        for name, (count, parameter) in required.items():
-            if not count and parameter is None:
+        given = {
+            "rootCount": self.root_count or self.root_count_param,
+            "childrenPodGroupsPerCPG": self.groups or self.groups_param,
+            "childrenCompositePodGroupsPerCPG": self.composites or self.composites_param,
+        }
+        if self.depth == 2 and given.pop("childrenCompositePodGroupsPerCPG"):
+            raise ValueError("childrenCompositePodGroupsPerCPG needs a depth greater than 2")
+        for name, count in given.items():
+            if not count:
                 raise ValueError(f"{name} must be positive")
         return self
 
@@ -317,8 +311,8 @@ class CreateCompositePodGroups(Operation):
         """The number of CompositePodGroups at each level, and of the children of each of them."""
         children = [self.composites] * (self.depth - 2) + [self.groups]
         return [
-            (self.root_count * self.composites**level, count)
-            for level, count in enumerate(children)
+            (self.root_count * self.composites**level, below)
+            for level, below in enumerate(children)
         ]
 
     @property

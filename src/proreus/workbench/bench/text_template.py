@@ -1,7 +1,7 @@
 """The part of Go's text/template that scheduler_perf's templates use, translated for Jinja.
 
-That is pipelines with functions, variables that are declared once, ``if`` and ``range``, ``{{-``
-and ``-}}``. Functions are Go's own comparisons, and the arithmetic that scheduler_perf adds.
+That is pipelines with functions, variables that are declared once, ``if``, ``range`` and ``with``,
+``{{-`` and ``-}}``. Functions are Go's comparisons, and the arithmetic that scheduler_perf adds.
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ def _items(value: Any) -> Iterable[Any]:
     raise ConfigError(f"template: range cannot go through {value!r}")
 
 
+def _given(value: Any) -> tuple[Any, ...]:
+    """Return what ``with`` goes through: the value, unless it is empty."""
+    return (value,) if value else ()
+
+
 def _call(name: str, *arguments: Any) -> Any:
     try:
         if UNSET in arguments and name not in _TAKE_UNSET:
@@ -90,7 +95,7 @@ _JINJA = jinja2.Environment(
     keep_trailing_newline=True,
     undefined=jinja2.StrictUndefined,
 )
-_JINJA.globals.update(output=_output, field=_field, items=_items, call=_call)
+_JINJA.globals.update(output=_output, field=_field, items=_items, given=_given, call=_call)
 
 
 class TextTemplate:
@@ -134,12 +139,15 @@ class TextTemplate:
             case "end":
                 if not self._open:
                     raise ConfigError("template: {{end}} ends no block")
-                return {"if": "endif", "range": "endfor"}[self._open.pop()]
+                return {"if": "endif", "range": "endfor", "with": "endfor"}[self._open.pop()]
             case "else":
                 return f"elif {_complete(tokens, skipped='if')}" if tokens else "else"
             case "if":
                 self._open.append("if")
                 return f"if {_complete(tokens)}"
+            case "with":
+                self._open.append("with")
+                return f"for dot in given({_complete(tokens)})"
             case "range":
                 self._open.append("range")
                 if len(tokens) > 1 and tokens[1] == ":=":
