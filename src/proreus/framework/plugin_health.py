@@ -20,3 +20,6 @@ class PluginHealth:
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Record a failure at an extension point; ``error`` is the exception, if any."""
+
+    def log(self, point: str, error: BaseException) -> None:
+        """Log and count an exception that is no reason to disable the plugin."""

@@ -48,6 +48,7 @@ class BackgroundWork:
 async def _run_until_done(plugin: BackgroundPlugin) -> None:
     """Run a plugin's work until it returns; after an exception again, with growing pauses."""
     time, pause = asyncio.get_running_loop().time, _INITIAL_RETRY_SECONDS
+    task = asyncio.current_task()
     while True:
         started = time()
         try:
@@ -56,7 +57,10 @@ async def _run_until_done(plugin: BackgroundPlugin) -> None:
         except BaseException as error:
             if is_cancellation(error):
                 raise
-            log.error("Background work failed", err=error, trace=True, plugin=plugin.name)
+            plugin.health.log("Background", error)
+            # Raised while it cleaned up: the cancellation still counts.
+            if task is not None and task.cancelling():
+                return
         # Work that ran for a minute had recovered: its next failure is a new one, and retrying it
         # after a minute's pause would be needlessly late.
         if time() - started > _MAX_RETRY_SECONDS:

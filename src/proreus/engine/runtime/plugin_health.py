@@ -16,7 +16,7 @@ disabled for 30 s, then half-open: a failure disables it for 60 s, a success res
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
@@ -125,6 +125,8 @@ class TracebackLog:
     """Logs exceptions of plugins with tracebacks: each kind of failure once in ten minutes."""
 
     def __init__(self, clock: Clock, subject: str = "Plugin") -> None:
+        self.on_error: Callable[[BaseException, Iterable[str]], None] = _ignore
+        """Called with each exception, logged or not, and with what raised it."""
         self._clock = clock
         self._subject = subject
         self._seen: dict[tuple[str, ...], tuple[float, int]] = {}
@@ -139,6 +141,7 @@ class TracebackLog:
         ``where``: what raised, as pairs of the log line; with ``message`` and the line of code, it
         makes the kind.
         """
+        self.on_error(error, where.values())
         # Keyed by the line that raised, not by the text: a text with the pod's name in it would be
         # a new kind for every pod, and a failing Filter raises thousands of times a second.
         frames = traceback.extract_tb(error.__traceback__)
@@ -152,6 +155,10 @@ class TracebackLog:
         self._seen[key] = (now, 0)
         text = traceback_text(error)
         log.error(message, err=error, **where, unlogged=more, traceback=text)
+
+
+def _ignore(error: BaseException, where: Iterable[str]) -> None:
+    pass
 
 
 def discard_event(event_type: str, reason: str, note: str) -> None:
@@ -229,7 +236,7 @@ class PluginHealthMonitor(PluginHealth):
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Count a failure, log the exception, and disable or report the plugin at the limit."""
         health_context = self._health_context
-        health_context.metrics.plugin_failures_total.labels(self.plugin, point, reason).inc()
+        self._count(point, reason)
         if error is not None:
             health_context.tracebacks.record_event(self.plugin, point, error)
         if not self.out_of_tree:
@@ -247,6 +254,15 @@ class PluginHealthMonitor(PluginHealth):
         # of failures is enough. Half-open, a single failure disables it again.
         if point_health.consecutive_failures == health_context.rules.failures or self._half_open:
             self._on_failure_limit(point_health, reason)
+
+    def log(self, point: str, error: BaseException) -> None:
+        """Log and count an exception that is no reason to disable the plugin."""
+        self._count(point, "raised")
+        self._health_context.tracebacks.record_event(self.plugin, point, error)
+
+    def _count(self, point: str, reason: Reason) -> None:
+        failures = self._health_context.metrics.plugin_failures_total
+        failures.labels(self.plugin, point, reason).inc()
 
     def succeeded(self, point_health: PointHealth) -> None:
         """End the point's series of failures; resume the plugin if that point had disabled it."""

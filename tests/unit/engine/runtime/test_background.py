@@ -7,7 +7,10 @@ import logging
 
 import pytest
 
+from proreus.base.clock import FakeClock
+from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.runtime.background import BackgroundWork
+from proreus.engine.runtime.plugin_health import HealthContext, PluginHealthMonitor
 from proreus.framework.plugin import BackgroundPlugin, Plugin
 from proreus.testing import FakeHandle
 
@@ -51,17 +54,42 @@ async def test_it_lasts_as_long_as_its_plugin_is_kept() -> None:
     assert second.lines == [("begun", 5), ("ended", 15)]
 
 
-async def test_work_that_fails_is_logged_and_begun_again_after_growing_pauses(caplog) -> None:
+async def test_work_that_fails_is_begun_again_after_growing_pauses() -> None:
     work, worker = BackgroundWork(), Worker(failures=3)
+    work.sync([worker])
+    await asyncio.sleep(100)
+    await work.close()
+    begun = [when for text, when in worker.lines if text == "begun"]
+    assert begun == [0, 11, 23, 37]
+
+
+async def test_failures_of_one_kind_are_counted_and_logged_once_in_ten_minutes(caplog) -> None:
+    work, worker = BackgroundWork(), Worker(failures=3)
+    health_context = HealthContext(FakeClock(0.0), SchedulerMetrics())
+    worker.health = PluginHealthMonitor("Worker", "default-scheduler", True, health_context)
     with caplog.at_level(logging.ERROR, "proreus"):
         work.sync([worker])
         await asyncio.sleep(100)
         await work.close()
-    begun = [when for text, when in worker.lines if text == "begun"]
-    assert begun == [0, 11, 23, 37]
-    failed = [r for r in caplog.records if r.msg == "Background work failed"]
-    assert len(failed) == 3
-    assert "nobody there" in caplog.text
+    assert [record.msg for record in caplog.records] == ["Plugin raised"]
+    failures = health_context.metrics.plugin_failures_total
+    assert failures.labels("Worker", "Background", "raised").value == 3
+
+
+async def test_work_that_fails_while_it_is_cancelled_has_ended(caplog) -> None:
+    class Careless(BackgroundPlugin):
+        async def run_in_background(self) -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                raise ConnectionError("cannot say goodbye")
+
+    work = BackgroundWork()
+    work.sync([Careless(None, FakeHandle())])
+    await asyncio.sleep(1)
+    await work.close()
+    assert asyncio.get_running_loop().time() == 1
+    assert "does not end" not in caplog.text
 
 
 async def test_work_that_does_not_end_does_not_keep_the_process_from_ending(caplog) -> None:
