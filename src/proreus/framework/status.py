@@ -103,7 +103,10 @@ class Status(Struct, frozen=True):
 
     @classmethod
     def wait(cls, timeout_seconds: float, *reasons: str) -> Status:
-        """Return Wait (Permit only): hold the pod until it is allowed, rejected or timed out."""
+        """Return Wait (Permit only): hold the pod until it is allowed, rejected or timed out.
+
+        That is after 15 minutes at the latest, as in kube-scheduler.
+        """
         return cls(Code.WAIT, reasons, timeout_seconds=timeout_seconds)
 
     @classmethod
@@ -134,13 +137,17 @@ def checked(status: Status) -> Status:
     Raises ``TypeError`` for fields of the wrong type.
     """
     if not isinstance(status.code, Code):
-        raise TypeError(f"code must be a Code, not {status.code!r}")
+        raise TypeError(
+            f'code must be a Code, not {status.code!r}; write Status.unschedulable("why")'
+        )
     reasons = status.reasons
     if not isinstance(reasons, tuple):
         raise TypeError(f"reasons must be a tuple of texts, not {reasons!r}")
     seconds: object = status.timeout_seconds
     if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
         raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
+    if status.timeout_seconds < 0:
+        raise TypeError(f"timeout_seconds must not be negative: {seconds!r}")
     plugin = valid_text("plugin", status.plugin)
     for reason in reasons:
         if type(reason) is not str or not reason.isascii() or len(reason) > MOST_CHARACTERS:

@@ -95,6 +95,11 @@ class OfflineCluster:
         self.events = FakeRecorder()
         self.metrics = SchedulerMetrics(version=feature_gates.emulation_version)
         self.tasks = SpawnedTasks()
+        health_context = HealthContext(
+            self.clock, self.metrics, options.rules, options.record_event
+        )
+        self.tracebacks = health_context.tracebacks
+        """The log of what plugins raise."""
         self.assembly = Assembly(
             configuration,
             registry,
@@ -110,9 +115,7 @@ class OfflineCluster:
                 use_extenders=options.use_extenders,
                 extender_transport=options.extender_transport,
                 polls_only=options.polls_only,
-                health_context=HealthContext(
-                    self.clock, self.metrics, options.rules, options.record_event
-                ),
+                health_context=health_context,
                 stopwatch=options.stopwatch,
                 avoidance_rules=options.avoidance_rules,
                 shares_nodes=options.shares_nodes,

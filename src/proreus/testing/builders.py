@@ -37,6 +37,7 @@ def make_node(
     pods: str | int = 110,
     *,
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     taints: Sequence[str] = (),
     unschedulable: bool = False,
     images: Mapping[str, int] | None = None,
@@ -57,6 +58,7 @@ def make_node(
                 "name": name,
                 "uid": f"uid-of-{name}",
                 "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                "annotations": dict(annotations or {}),
             },
             "spec": {"taints": [_taint(text) for text in taints], "unschedulable": unschedulable},
             "status": {
@@ -78,6 +80,7 @@ def make_pod(
     *,
     namespace: str = "default",
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     node_name: str = "",
     priority: int | None = None,
     image: str = "",
@@ -112,6 +115,7 @@ def make_pod(
         "namespace": namespace,
         "uid": f"uid-of-{namespace}-{name}",
         "labels": dict(labels or {}),
+        "annotations": dict(annotations or {}),
         **(metadata or {}),
     }
     asked = {

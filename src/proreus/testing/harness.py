@@ -47,9 +47,9 @@ class HarnessOptions:
     """Options of a harness.
 
     ``gates``: feature gates, as ``Name=true``. ``seed``: of the random choice among nodes with
-    equal scores. ``raise_errors``: raise in the test what a plugin raises; otherwise the error is
-    handled as by the scheduler, which logs it and puts the pod into back-off. ``http_get``: a
-    function that answers for ``Handle.http_get``.
+    equal scores. ``raise_errors``: raise in the test what a plugin raises, its handlers and its
+    background work included; otherwise the error is handled as by the scheduler, which logs it.
+    ``http_get``: a function that answers for ``Handle.http_get``.
     """
 
     gates: Sequence[str] = ()
@@ -235,7 +235,7 @@ class Harness:
 
     def stop_background(self) -> None:
         """Cancel the background work of plugins, as at the end of a process, and wait for it."""
-        self._runner.run(self.scheduler.close())
+        self._do(self.scheduler.close())
 
     def wait_until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         """Wait until ``condition()`` is true, at most ``seconds`` of real time.
@@ -248,12 +248,18 @@ class Harness:
     # ---- results -------------------------------------------------------------------------------
 
     def outcome(self, pod: AnyPod) -> Outcome:
-        """Return the result of a pod's latest attempt, and the pod's present state."""
-        return self._driver.outcome(key_of_pod(pod))
+        """Return the result of a pod's latest attempt, and the pod's present state.
+
+        Raises ``LookupError`` for a pod that was never here.
+        """
+        return self._driver.outcome(self._driver.known_key(pod))
 
     def queue_of(self, pod: AnyPod) -> QueueName:
-        """Return the queue that a pod is in: active, backoff, unschedulable, gated, or ""."""
-        return self._driver.queue_of(key_of_pod(pod))
+        """Return the queue that a pod is in: active, backoff, unschedulable, gated, or "".
+
+        Raises ``LookupError`` for a pod that was never here.
+        """
+        return self._driver.queue_of(self._driver.known_key(pod))
 
     def waiting(self, pod: AnyPod) -> WaitingPod:
         """Return a pod that waits on Permit, to ``allow`` or ``reject`` it.
@@ -266,8 +272,11 @@ class Harness:
         return found
 
     def events(self, pod: AnyPod | None = None) -> list[Event]:
-        """Return the Events about a pod, or about all pods, oldest first."""
-        key = None if pod is None else key_of_pod(pod)
+        """Return the Events about a pod, or about all pods, oldest first.
+
+        Raises ``LookupError`` for a pod that was never here.
+        """
+        key = None if pod is None else self._driver.known_key(pod)
         return [Event(*one) for one in self._cluster.events.events if key in (None, one[0])]
 
     def metric(self, name: str, *labels: str) -> float:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
@@ -29,9 +30,13 @@ class HarnessDriver:
     def __init__(self, cluster: OfflineCluster, loop: VirtualTimeLoop, raise_errors: bool) -> None:
         self._cluster = cluster
         self._loop = loop
-        self._raise_errors = raise_errors
+        self._raised: list[BaseException] = []
+        if raise_errors:
+            cluster.tracebacks.on_error = self._on_error
         self._attempt_log = AttemptLog(cluster.scheduler.cache.table)
         self._pods = cluster.api.store(PODS)
+        self._seen_pods: set[str] = set()
+        cluster.api.on_change(PODS, self._on_pod)
         loop.use_clock(cluster.clock)
 
     async def begin(self) -> None:
@@ -76,8 +81,8 @@ class HarnessDriver:
         return [self.outcome(key) for key in dict.fromkeys(self._attempt_log.attempts[tried:])]
 
     async def _attempt(self) -> None:
-        await self._cluster.schedule_next()
-        await self.settle()
+        scheduled = await self._cluster.schedule_next()
+        await self.settle(f" while {scheduled[0]} was scheduled" if scheduled else "")
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock from timer to timer, and through each whole second (queue flushes)."""
@@ -88,15 +93,21 @@ class HarnessDriver:
             self._cluster.advance(max(ceil((target - now) * 1000 - 1e-3), 1) / 1000)
             await self.settle()
 
-    async def settle(self) -> None:
-        """Wait until all tasks are idle; raise an exception that a plugin raised meanwhile."""
+    async def settle(self, when: str = "") -> None:
+        """Wait until all tasks are idle; raise the first exception of a plugin since the last time.
+
+        ``when``: the end of the note about it.
+        """
         await self._loop.run_until_idle()
         await self._cluster.settle()
-        raised, self._attempt_log.raised = self._attempt_log.raised, []
-        for key, error in raised:
-            if self._raise_errors and error.__cause__ is not None:
-                error.__cause__.add_note(f"raised by a plugin while {key} was scheduled: {error}")
-                raise error.__cause__
+        raised, self._raised = self._raised, []
+        for error in raised:
+            error.__notes__[-1] += when
+            raise error
+
+    def _on_error(self, error: BaseException, where: Iterable[str]) -> None:
+        error.add_note(f"raised by a plugin ({', '.join(where)})")
+        self._raised.append(error)
 
     async def wait_until(self, condition: Callable[[], object], seconds: float) -> None:
         """Wait for a condition in real time; raises ``TimeoutError``."""
@@ -124,6 +135,18 @@ class HarnessDriver:
         return key
 
     # ---- results: pods are named by key (``namespace/name``) ------------------------------------
+
+    def _on_pod(self, _: Pod | None, pod: Pod | None) -> None:
+        if pod is not None:
+            self._seen_pods.add(key_of(pod))
+
+    def known_key(self, pod: AnyPod) -> str:
+        """Return the key of a pod; raises ``LookupError`` for one that was never here."""
+        key = key_of_pod(pod)
+        if key not in self._seen_pods:
+            there = ", ".join(sorted(self._seen_pods)) or "none"
+            raise LookupError(f"there was never a pod {key!r}; there were: {there}")
+        return key
 
     def outcome(self, key: str) -> Outcome:
         """Return the result of a pod's latest attempt, and the pod's present state."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from proreus.base.errors import ProreusError
 from proreus.engine.cycles.attempt import Attempt, Failure
 from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.node_table import NodeTable
@@ -119,7 +118,6 @@ class AttemptLog:
     """Records the latest attempt of each pod. Implements ``scheduler.AttemptObserver``.
 
     It keeps names of nodes instead of rows, since the table may change before the record is read.
-    ``raised``: what plugins have raised (pod key, error), until the driver empties it.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -127,7 +125,6 @@ class AttemptLog:
         self.attempts: list[str] = []
         """The pod key of each attempt, in order."""
         self._records: dict[str, AttemptRecord] = {}
-        self.raised: list[tuple[str, ProreusError]] = []
 
     def get(self, key: str) -> AttemptRecord | None:
         """Return the record of a pod's latest attempt, or None."""
@@ -160,8 +157,6 @@ class AttemptLog:
         if record is None or record.failure is not None:
             record = self._new_record(key)
         record.failure = failure
-        if failure.cause is not None:
-            self.raised.append((key, failure.cause))
 
     def _new_record(self, key: str) -> AttemptRecord:
         self.attempts.append(key)

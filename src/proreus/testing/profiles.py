@@ -30,8 +30,18 @@ def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
 
     Raises ``TypeError`` for a class that is not a valid plugin.
     """
+    if isinstance(plugins, type) or not isinstance(plugins, Iterable):
+        given = plugins.__name__ if isinstance(plugins, type) else repr(plugins)
+        raise TypeError(f"plugins are given as a list of classes: [{given}]")
+    owners = {plugin.name: plugin for plugin in IN_TREE_PLUGINS}
     for plugin in plugins:
         _check(plugin)
+        owner = owners.setdefault(plugin.name, plugin)
+        if owner is not plugin:
+            raise TypeError(
+                f"the name {plugin.name!r} of class {plugin.__qualname__} is that of another "
+                f"plugin, {owner.__module__}.{owner.__qualname__}; set name to a unique one"
+            )
     checked = (checked_class(one) if is_out_of_tree(one) else one for one in plugins)
     return Registry((*IN_TREE_PLUGINS, *checked))
 

@@ -84,6 +84,7 @@ def test_the_plugins_name_is_a_text_that_can_be_encoded() -> None:
         (Status(Code.ERROR, (), 5), "plugin must be a text, not 5"),  # type: ignore[arg-type]
         (Status.wait("5"), "timeout_seconds must be a number"),  # type: ignore[arg-type]
         (Status.wait(float("nan")), "timeout_seconds must be a number, not nan"),
+        (Status.wait(-1), "timeout_seconds must not be negative: -1"),
     ],
 )
 def test_fields_of_the_wrong_type_are_named(status: Status, wrong: str) -> None:

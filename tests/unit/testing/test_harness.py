@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from proreus.config.fields import PluginArgs
 from proreus.framework import events
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
+from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import (
     BackgroundPlugin,
@@ -29,6 +31,7 @@ from proreus.framework.plugin import (
 )
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
+from proreus.objects.kinds import PODS
 from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.testing import Event, Harness, HarnessOptions, make_node, make_pod
 
@@ -330,6 +333,122 @@ def test_without_raise_errors_an_error_is_an_outcome() -> None:
     assert outcome.message == 'running "Broken" filter plugin: by nothing'
 
 
+def broken() -> object:
+    raise ZeroDivisionError("by nothing")
+
+
+class BrokenAfterwards(PostBindPlugin):
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        broken()
+
+
+class BrokenUndo(ReservePlugin, PermitPlugin):
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return Status.unschedulable("no")
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        broken()
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return None
+
+
+class BrokenGate(PreEnqueuePlugin):
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        broken()
+
+
+class BrokenHint(FilterPlugin):
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("no")
+
+    def events_to_register(self) -> list[ClusterEvent]:
+        return [ClusterEvent(events.NODE, events.ADD, hint=lambda pod, old, new: bool(broken()))]
+
+
+class BrokenHandler(PostBindPlugin):
+    def __init__(self, args: object, handle: Handle) -> None:
+        super().__init__(args, handle)
+        handle.on_change(PODS, self.changed)
+
+    def changed(self, old: object, new: object) -> None:
+        broken()
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        pass
+
+
+class BrokenTask(PostBindPlugin):
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.handle.spawn(self.work())
+
+    async def work(self) -> None:
+        broken()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "where"),
+    [
+        (BrokenAfterwards, "(BrokenAfterwards, PostBind) while default/web was scheduled"),
+        (BrokenUndo, "(BrokenUndo, Unreserve) while default/web was scheduled"),
+        (BrokenGate, "(BrokenGate, PreEnqueue)"),
+        (BrokenHandler, "(BrokenHandler.changed)"),
+        (BrokenTask, "(BrokenTask.work)"),
+        (BrokenHint, "(BrokenHint, QueueingHint)"),
+    ],
+)
+def test_raises_what_the_scheduler_only_logs(plugin: type[Plugin], where: str) -> None:
+    cluster = Harness([plugin], 1)
+
+    def use() -> None:
+        cluster.schedule(make_pod("web"))
+        cluster.add(make_node("new"))
+
+    with pytest.raises(ZeroDivisionError, match="by nothing") as caught:
+        use()
+
+    assert where in caught.value.__notes__[0]
+
+
+class BrokenWork(BackgroundPlugin, PostBindPlugin):
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        pass
+
+    async def run_in_background(self) -> None:
+        await asyncio.sleep(10)
+        broken()
+
+
+def test_raises_what_background_work_raises_whenever_it_does() -> None:
+    cluster = Harness([BrokenWork], 1)
+    cluster.advance(9)
+    for seconds in (2, 11):
+        with pytest.raises(ZeroDivisionError, match="by nothing"):
+            cluster.advance(seconds)
+
+
+def test_a_status_that_is_none_is_raised_in_the_test() -> None:
+    class Texts(FilterPlugin):
+        def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+            return Status("Unschedulable")  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match=r"write Status\.unschedulable\(\"why\"\)"):
+        Harness([Texts], 1).schedule(make_pod("web"))
+
+
+@pytest.mark.parametrize("ask", [Harness.outcome, Harness.queue_of, Harness.events])
+def test_a_pod_that_was_never_there_is_an_error(ask: Callable[[Harness, str], object]) -> None:
+    cluster = Harness([], 1)
+    cluster.schedule(make_pod("web"))
+
+    with pytest.raises(LookupError, match="never a pod 'default/wbe'; there were: default/web"):
+        ask(cluster, "wbe")
+
+    cluster.remove("Pod", "web")
+    ask(cluster, "web")
+    assert cluster.outcome("web").state == "deleted"
+
+
 # ---- configuration -------------------------------------------------------------------------------
 
 
@@ -431,6 +550,8 @@ def test_invalid_plugins_are_rejected() -> None:
     made = Harness([Threshold], 1).plugin(Threshold)
     with pytest.raises(TypeError, match="Threshold, without parentheses"):
         Harness([made])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"as a list of classes: \[Threshold\]"):
+        Harness(Threshold)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="class dict must inherit from an extension point"):
         Harness([dict])  # type: ignore[list-item]
     with pytest.raises(
@@ -441,6 +562,19 @@ def test_invalid_plugins_are_rejected() -> None:
         TypeError, match=r"test_harness.py:\d+: filter must take \(self, state, pod"
     ):
         Harness([ForgotState])
+
+
+def test_a_name_has_one_class() -> None:
+    class NodeAffinity(Threshold):
+        pass
+
+    class Other(Threshold):
+        name = "Threshold"
+
+    for plugins in ([NodeAffinity], [Threshold, Other]):
+        with pytest.raises(TypeError, match="is that of another plugin"):
+            Harness(plugins)
+    Harness([NodeResourcesFit, Threshold])
 
 
 def test_lookup_errors_list_what_exists() -> None:

@@ -81,7 +81,9 @@ def as_status(
     try:
         status = checked(result)
     except TypeError as error:
-        raise recorded_error(plugin, point, "invalid_answer", error_text(error)) from error
+        plugin.health.note(point, "invalid_answer", error)
+        text = with_plugin_context(plugin, point, error_text(error))
+        raise PluginError(plugin.name, point, text) from error
     return None if status.code == SUCCESS else status
 
 
