@@ -30,6 +30,7 @@ from proreus.framework.events import (
     PreQueueingHintFn,
     QueueingHintFn,
     UngatedPodsFn,
+    is_announced,
 )
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
@@ -146,6 +147,12 @@ class QueueingHints:
                 else:
                     rejector_keys.add(gate)
         if not by_profile:
+            if is_announced(event.resource):
+                log.warning(
+                    "A plugin announces an event that none registers: it wakes no pod",
+                    event=event.label,
+                    remedy="return it from events_to_register of the plugin that rejects the pods",
+                )
             return NO_MATCHES
         # Pods without a rejector have no hint to call: any event that a plugin registered helps.
         rejector_keys.update(RejectorKey(profile, "") for profile in self._registrations)

@@ -20,6 +20,8 @@ import numpy as np
 from msgspec import Struct, field
 
 from proreus.base.errors import PluginError
+from proreus.base.logs import logger
+from proreus.base.repeated_failures import LineLimit
 from proreus.engine.runtime.plugin_errors import (
     as_status,
     invalid_result_error,
@@ -34,6 +36,10 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
 from proreus.framework.status import SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import Verdicts
+
+log = logger(__name__)
+
+_cut_waits = LineLimit(lines=1, period_seconds=600.0)
 
 
 class PreFilterOutcome(Struct):
@@ -178,7 +184,14 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
             # Nobody waits for a pod that is rejected: the earlier plugins' holds are dropped.
             outcome.status, outcome.timeouts = status, {}
             return outcome
-        seconds = float(min(max(status.timeout_seconds, 0), MAX_PERMIT_WAIT_SECONDS))
+        seconds = float(min(status.timeout_seconds, MAX_PERMIT_WAIT_SECONDS))
+        if seconds < status.timeout_seconds and _cut_waits.allows():
+            log.warning(
+                "Permit holds a pod for 15 minutes at most",
+                plugin=plugin.name,
+                pod=pod.key,
+                asked_seconds=float(status.timeout_seconds),
+            )
         outcome.timeouts[plugin.name] = seconds
         outcome.reasons += status.reasons
     return outcome

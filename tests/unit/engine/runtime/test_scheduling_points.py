@@ -270,9 +270,10 @@ def permit(kit, **results: object):
     return run_permit(kit.SearchHarness(*plugins).profile, CycleState(), kit.make_pod("p"), "n")
 
 
-def test_every_plugin_that_waits_has_its_own_timeout_of_15_minutes_at_most(kit) -> None:
+def test_every_plugin_that_waits_has_its_own_timeout_of_15_minutes_at_most(kit, caplog) -> None:
     outcome = permit(kit, A=Status.wait(10), B=None, C=Status.wait(3600))
     assert outcome.timeouts == {"A": 10, "C": 900}
+    assert "15 minutes at most" in caplog.text
     assert (outcome.status, outcome.code) == (None, Code.WAIT)
 
 

@@ -51,6 +51,16 @@ async def test_an_announced_event_wakes_the_pods_that_wait_for_it(kit) -> None:
     assert world.places() == {"backoff": ["p"], "unschedulable": ["deaf"]}
 
 
+async def test_an_announced_event_that_nobody_registered_is_logged_once(kit, caplog) -> None:
+    world = kit.World(Door)
+    door = Door.doors.pop()
+    for name in ("door", "window", "window"):
+        door.handle.announce(plugin_event(name))
+    warnings = [record.msg for record in caplog.records]
+    assert warnings == ["A plugin announces an event that none registers: it wakes no pod"]
+    assert world.places() == {}
+
+
 async def test_background_work_begins_with_the_loop_and_ends_when_the_scheduler_is_closed(
     kit,
 ) -> None:
