@@ -266,7 +266,8 @@ def _entry(name: str, found: griffe.Object) -> Iterator[str]:
         yield from (_item(one.name, one) for one in own)
         yield ""
     elif isinstance(found, griffe.Class):
-        bases = ", ".join(f"`{base}`" for base in found.bases if not _is_struct_type(base))
+        public = (base for base in found.bases if str(base) != "AttributeHints")
+        bases = ", ".join(f"`{base}`" for base in public if not _is_struct_type(base))
         first = f"`{_constructor(found)}`" + (f", inherits from {bases}" if bases else "")
         yield from (f"### `{name}`", "", first, "", _text(found), "")
         members = list(public_members(found))

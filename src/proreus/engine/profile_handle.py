@@ -28,6 +28,7 @@ from proreus.engine.runtime.plugin_health import HealthContext
 from proreus.engine.runtime.pod_group_reprieve import PodGroupReprieve
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.waiting_pods import WaitingPod, WaitingPods
+from proreus.framework.attribute_hints import AttributeHints
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import DryRunKey
@@ -40,6 +41,7 @@ from proreus.framework.pod_source import PodSourcePlugin
 from proreus.framework.post_filter_result import Victims
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.workload_forest import Group
+from proreus.objects.kinds import require_resource
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 
@@ -62,7 +64,7 @@ class Core(Struct, frozen=True):
     provided_pods: ProvidedPods | None = None
 
 
-class ProfileHandle:
+class ProfileHandle(AttributeHints):
     """Implements ``framework.handle.Handle`` for one profile.
 
     ``extenders``: those of the profile's configuration. ``shared``: the handle for state that all
@@ -154,6 +156,7 @@ class ProfileHandle:
 
     def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
         """Return the watched objects of a resource by key."""
+        require_resource(resource)
         self.watched_kinds.add(resource.id)
         found = self._environment.stores.store(resource)
         if with_provided and self._core.provided_pods is not None:
@@ -188,6 +191,7 @@ class ProfileHandle:
         with_provided: bool = False,
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
+        require_resource(resource)
         self.watched_kinds.add(resource.id)
         connect = partial(self._connect, resource, handler, with_provided)
         if self.shared._unconnected is None:

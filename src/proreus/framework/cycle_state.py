@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from proreus.base.errors import PluginError
 from proreus.base.logs import error_text
+from proreus.framework.attribute_hints import AttributeHints
 from proreus.framework.pod_info import PodInfo
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class PluginTimer(Protocol):
         ...
 
 
-class CycleState:
+class CycleState(AttributeHints):
     """Plugins' data about one pod, by key (usually the plugin's name).
 
     ``clone`` copies values that have a ``clone`` method and shares the rest, so that a dry run with
@@ -97,7 +98,11 @@ class CycleState:
 
     def read(self, key: str) -> Any:
         """Return the data of a key; raises ``KeyError`` if there is none."""
-        return self._data[key]
+        try:
+            return self._data[key]
+        except KeyError:
+            text = f"nothing was written for {key!r} in this attempt; state.get returns None then"
+            raise KeyError(text) from None
 
     def get(self, key: str) -> Any | None:
         """Return the data of a key, or None."""

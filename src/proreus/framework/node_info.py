@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from proreus.framework.attribute_hints import AttributeHints
 from proreus.framework.pod_info import HostPort, PodInfo
-from proreus.framework.read_only import ReadOnlyDict, ReadOnlySet
+from proreus.framework.read_only import Amounts, ReadOnlyDict, ReadOnlySet
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, ResourceList
 from proreus.objects.quantity import parse_amount, parse_quantity, whole_value
@@ -33,15 +34,6 @@ _put = dict.__setitem__
 """How a ``NodeInfo`` changes its own containers, which are read-only for everybody else."""
 
 
-class Amounts(ReadOnlyDict[str, int]):
-    """Amounts by resource, read-only; a missing resource reads as 0."""
-
-    __slots__ = ()
-
-    def __missing__(self, resource: str) -> int:
-        return 0
-
-
 def _parse_allocatable(quantities: ResourceList) -> tuple[Mapping[str, int], int]:
     """Return the amounts that a scheduler tracks, and the number of pods."""
     tracked = [(name, text) for name, text in quantities.items() if is_tracked_resource(name)]
@@ -53,7 +45,7 @@ def _parse_allocatable(quantities: ResourceList) -> tuple[Mapping[str, int], int
     return amounts, parse_amount("pods", quantities.get("pods", 0))
 
 
-class NodeInfo:
+class NodeInfo(AttributeHints):
     """A node, the pods on it (assumed ones included) and their sums.
 
     ``name``; ``node``, the API object; ``labels``, of the node. ``pods``: by UID.

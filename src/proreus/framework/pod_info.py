@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from proreus.base.bounded_cache import LoadingCache
-from proreus.framework.read_only import ReadOnlyDict
+from proreus.framework.attribute_hints import AttributeHints
+from proreus.framework.read_only import Amounts
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Container, Pod, PodSpec
 from proreus.objects.requests import (
@@ -52,7 +53,7 @@ class HostPort(NamedTuple):
     port: int
 
 
-class PodRequests:
+class PodRequests(AttributeHints):
     """A pod's requests, in the three forms in which kube-scheduler counts them.
 
     ``amounts``: for Filter and ``NodeInfo.requested``. ``nonzero``: (milli-CPU, bytes) with
@@ -71,9 +72,7 @@ class PodRequests:
         self.pod = pod
         self._options = options
         self._use_status = use_status
-        self.amounts: Mapping[str, int] = ReadOnlyDict(
-            pod_requests(pod, options, use_status=use_status)
-        )
+        self.amounts: Mapping[str, int] = Amounts(pod_requests(pod, options, use_status=use_status))
         self.nonzero: tuple[int, int] = non_zero_requests(pod, options, use_status=use_status)
         self._scoring: Mapping[str, int] | None = None
         # A frozenset keeps its hash, which a tuple computes each time.
@@ -91,11 +90,11 @@ class PodRequests:
                 use_status=as_filtered and self._use_status,
                 non_missing=NON_ZERO_DEFAULTS,
             )
-            self._scoring = ReadOnlyDict(amounts)
+            self._scoring = Amounts(amounts)
         return self._scoring
 
 
-class PodInfo:
+class PodInfo(AttributeHints):
     """A pod and values derived from it, some at first use; otherwise immutable."""
 
     __slots__ = (
@@ -135,7 +134,7 @@ class PodInfo:
             and _requests_are_equal(before.pod.spec, pod.spec)
             else _requests_of(pod, resources_options)
         )
-        """The pod's requests, ``requests.amounts.get("cpu", 0)`` in milli-CPU for instance."""
+        """The pod's requests, ``requests.amounts["cpu"]`` in milli-CPU for instance."""
         self.resized: PodRequests = self._requests_during_resize()
         """The requests during an in-place resize: the larger of spec and status, by container."""
         self._accounted_requests: PodRequests | None = None

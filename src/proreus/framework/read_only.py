@@ -37,6 +37,15 @@ class ReadOnlyDict(dict[K, V]):
         return dict, (dict(self),)
 
 
+class Amounts(ReadOnlyDict[str, int]):
+    """Amounts by resource, read-only; a missing resource reads as 0."""
+
+    __slots__ = ()
+
+    def __missing__(self, resource: str) -> int:
+        return 0
+
+
 class ReadOnlySet(set[T]):
     """A set without its methods that change it; copies are plain sets."""
 

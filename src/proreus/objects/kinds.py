@@ -51,3 +51,9 @@ BY_KIND: dict[str, Resource[Any]] = {
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Untyped)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Untyped)
 EVENTS_V1 = Resource("", "v1", "events", "Event", True, Untyped)
+
+
+def require_resource(resource: object) -> None:
+    """Raise ``TypeError`` for what is no ``Resource``, such as the name of a kind."""
+    if not isinstance(resource, Resource):
+        raise TypeError(f"a resource is an object such as proreus.objects.PODS, not {resource!r}")

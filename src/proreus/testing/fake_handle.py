@@ -25,6 +25,7 @@ from proreus.engine.cache.pod_group_states import PodGroupStates
 from proreus.engine.runtime import waiting_pods
 from proreus.engine.runtime.dry_run import PreemptionDryRun, dry_run_key
 from proreus.engine.runtime.nominated_pods_filter import NominatedPodsFilter
+from proreus.framework.attribute_hints import AttributeHints
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
@@ -38,7 +39,7 @@ from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.workload_forest import Group, WorkloadForest
-from proreus.objects.kinds import NODES, PODS
+from proreus.objects.kinds import NODES, PODS, require_resource
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
@@ -92,7 +93,7 @@ class FakeNominator:
             self.pods[name] = [pod for pod in pods if pod.uid != uid]
 
 
-class FakeHandle:
+class FakeHandle(AttributeHints):
     """Implements ``Handle`` over objects in memory.
 
     ``nodes``, ``pods``: the content of the cluster; pods with a ``node_name`` are on that node.
@@ -229,6 +230,7 @@ class FakeHandle:
         """Return the objects of a resource, by key; with the objects of ``provided`` if asked
         to.
         """
+        require_resource(resource)
         found = self.api.store(resource)
         if not with_provided:
             return found
@@ -242,6 +244,7 @@ class FakeHandle:
         with_provided: bool = False,
     ) -> None:
         """Call ``handler(old, new)`` on each change of a resource, at once for existing objects."""
+        require_resource(resource)
         self.api.on_change(resource, handler)
         if with_provided:
             self._told_of_provided.append(handler)

@@ -23,7 +23,7 @@ import msgspec
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.columns import ResourceColumns
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.node_info import Amounts, NodeInfo
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import (
     FilterPlugin,
     Plugin,
@@ -32,6 +32,7 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.read_only import Amounts
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
 from proreus.objects.node import LABEL_HOSTNAME, Node
