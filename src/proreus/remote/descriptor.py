@@ -6,8 +6,8 @@ Decoded as strictly as a configuration file: unknown fields are errors, and all 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -76,13 +76,35 @@ class Descriptor(
 def read_descriptor(body: bytes, where: str) -> Descriptor:
     """Decode and validate a descriptor; raises ``ConfigError`` with all errors, after ``where``."""
     try:
-        descriptor = decode_strictly(body, Descriptor)
+        given = decode_strictly(body, dict[str, Any])
     except DecodeError as error:
         raise ConfigError(f"{where}: descriptor: {error}") from None
-    problems = [f"{where}: descriptor: {problem}" for problem in _problems(descriptor)]
+    descriptor, problems = _from_fields(given)
+    problems += _problems(descriptor)
     if problems:
-        raise ConfigError(*problems)
+        raise ConfigError(*(f"{where}: descriptor: {problem}" for problem in problems))
     return descriptor
+
+
+def _from_fields(given: Mapping[str, object]) -> tuple[Descriptor, list[str]]:
+    """Return a descriptor of the fields that are right, and a text for each other field."""
+    values: dict[str, Any] = {}
+    known = {field.encode_name: field for field in msgspec.structs.fields(Descriptor)}
+    problems = [
+        f"{name}: is unknown, allowed are {', '.join(known)}" for name in given if name not in known
+    ]
+    for name, field in known.items():
+        if name not in given:
+            if field.required:
+                problems.append(f"{name}: is missing")
+            continue
+        try:
+            values[field.name] = msgspec.convert(given[name], field.type)
+        except msgspec.ValidationError as error:
+            problems.append(f"{name}: {error}")
+    return Descriptor(
+        **{"protocol": PROTOCOL, "name": "x", "points": POINTS[:1]} | values
+    ), problems
 
 
 def changed_fields(one: Descriptor, other: Descriptor) -> list[str]:
