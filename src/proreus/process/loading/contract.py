@@ -47,8 +47,10 @@ def contract_violations(plugin: Any) -> Iterator[ContractViolation]:
         return
     yield from _attribute_violations(plugin)
     if not points_of(plugin):
+        others = [base.__name__ for base in _BASES[:-1] if issubclass(plugin, base)]
+        beside = f" beside {others[0]}, which is called where one is enabled" if others else ""
         yield ContractViolation(
-            place, f"class {plugin.__name__} inherits no extension point: {_all()}"
+            place, f"class {plugin.__name__} inherits no extension point{beside}: {_all()}"
         )
         return
     if unmade := getattr(plugin, "__abstractmethods__", None):

@@ -134,6 +134,13 @@ def test_the_error_of_a_plugin_without_extension_point_lists_them(tmp_path):
     assert all(base.__name__ in why for base in POINTS.values())
 
 
+def test_a_class_with_background_work_alone_is_told_to_inherit_a_point(tmp_path):
+    source = "class A(plugin.BackgroundPlugin):\n    async def run_in_background(self): ..."
+    ((line, why),) = refusals(tmp_path, source)
+    text = "beside BackgroundPlugin, which is called where one is enabled: PreEnqueuePlugin, "
+    assert (line, text in why) == (1, True)
+
+
 def test_a_class_that_only_lacks_its_base_class_is_rejected_and_other_classes_are_ignored(tmp_path):
     forgot = "class A:\n    def score(self, state, pod, node): ..."
     other = "class Filters:\n    def filter(self, nodes): ..."
