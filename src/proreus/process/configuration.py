@@ -64,6 +64,10 @@ def report(loaded_plugins: LoadedPlugins) -> None:
     for name, found in loaded_plugins.out_of_tree.items():
         content = loaded_plugins.hashes.get(found.origin.file, "")
         log.info("Plugin loaded", plugin=name, origin=str(found.origin), sha256=content)
+        if loaded_plugins.replaces_add_on(name):
+            log.warning(
+                "Plugin replaces the add-on of that name", plugin=name, origin=str(found.origin)
+            )
 
 
 def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientConnection:

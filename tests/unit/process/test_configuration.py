@@ -116,6 +116,16 @@ def test_a_refused_plugin_ends_the_start_only_if_it_is_named(module, tmp_path, c
     configured("Bad", config=write(tmp_path))
 
 
+def test_logs_that_a_plugin_replaces_an_add_on(module, tmp_path, caplog):
+    text = module.read_text().replace("class Picky(", "class Coscheduling(")
+    (tmp_path / "own_gangs.py").write_text(text.partition("class Bad")[0])
+    loaded_plugins = load(PluginSources(folders=(str(tmp_path),), packages=False))
+    report(loaded_plugins)
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.getMessage() == "Plugin replaces the add-on of that name"
+    assert warning.pairs["plugin"] == "Coscheduling"
+
+
 def test_logs_loaded_and_refused_plugins(module, caplog):
     caplog.set_level(logging.INFO)
     loaded_plugins = load(

@@ -62,7 +62,7 @@ def command(
         click.echo(json.dumps(_as_data(loaded_plugins, gates), indent=2, ensure_ascii=False))
     else:
         for name, found in _all(loaded_plugins).items():
-            _print(name, found, gates)
+            _print(name, found, gates, loaded_plugins.replaces_add_on(name))
     return 1 if loaded_plugins.refusals else 0
 
 
@@ -97,8 +97,9 @@ def _all(loaded_plugins: LoadedPlugins) -> dict[str, LoadedPlugin]:
     return in_tree | loaded_plugins.add_ons() | out_of_tree
 
 
-def _print(name: str, found: LoadedPlugin, gates: FeatureGates) -> None:
-    click.echo(f"{name} ({found.origin})")
+def _print(name: str, found: LoadedPlugin, gates: FeatureGates, replaces_add_on: bool) -> None:
+    replaces = ", instead of the add-on" if replaces_add_on else ""
+    click.echo(f"{name} ({found.origin}{replaces})")
     click.echo(f"    {', '.join(_points(found, gates))}")
     for argument in _arguments(found):
         click.echo(f"    {argument}")

@@ -146,6 +146,10 @@ class LoadedPlugins:
             if name not in self.found
         }
 
+    def replaces_add_on(self, name: str) -> bool:
+        """Return whether a plugin has the name of an add-on, which cannot be enabled then."""
+        return name in self.found and name in self._add_ons
+
     @property
     def out_of_tree(self) -> dict[str, LoadedPlugin]:
         """The out-of-tree plugins by name."""

@@ -130,8 +130,23 @@ def test_names_are_checked(name: str, complaint: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_the_name_of_an_add_on_is_remarked(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["Coscheduling", "--dir", str(tmp_path)])
+    assert "Coscheduling is the name of an add-on, which this plugin replaces" in result.output
+
+
+@pytest.mark.parametrize("points", ["preFilter,filter", "PreFilter,Filter", "pre_filter,filter"])
+def test_points_may_be_written_as_in_go_and_python(points: str, tmp_path: Path) -> None:
+    generate(tmp_path, "Mine", "--points", points)
+    text = (tmp_path / "mine" / "src" / "mine.py").read_text()
+    assert "class Mine(PreFilterPlugin, FilterPlugin):" in text
+
+
 def test_options_are_checked(tmp_path: Path) -> None:
     runner = CliRunner()
+    result = runner.invoke(command, ["Mine", "--dir", str(tmp_path), "--points", "background"])
+    assert "background: choose from preEnqueue" in result.output
+    assert "add BackgroundPlugin to the bases" in " ".join(result.output.split())
     result = runner.invoke(command, ["Mine", "--dir", str(tmp_path), "--points", "filter,scoer"])
     assert "scoer: choose from preEnqueue, queueSort, preFilter, filter" in result.output
     result = runner.invoke(

@@ -56,7 +56,7 @@ def test_an_out_of_tree_plugin_replaces_the_add_on_of_its_name(capsys, tmp_path)
     code, out, err = run(capsys, "--plugin-dir", tmp_path)
     assert (code, err) == (0, "")
     assert "PodState (add-on)" not in out
-    assert f"PodState ({tmp_path}/quiet.py:4)\n" in out
+    assert f"PodState ({tmp_path}/quiet.py:4, instead of the add-on)\n" in out
 
 
 def test_the_list_as_data(capsys, tmp_path):

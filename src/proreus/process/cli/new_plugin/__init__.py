@@ -27,12 +27,26 @@ POINTS = {
 
 def _points(context: click.Context, parameter: click.Parameter, text: str) -> dict[str, str]:
     """Return the named entries of ``POINTS``."""
-    wanted = [point.strip() for point in text.split(",") if point.strip()]
-    unknown = [point for point in wanted if point not in POINTS]
+    wanted = {_comparable(point): point.strip() for point in text.split(",") if point.strip()}
+    chosen = {point: does for point, does in POINTS.items() if _comparable(point) in wanted}
+    unknown = [given for word, given in wanted.items() if word not in map(_comparable, POINTS)]
     if unknown or not wanted:
         faulty = f"{', '.join(unknown)}: " if unknown else ""
-        raise click.BadParameter(f"{faulty}choose from {', '.join(POINTS)}, separated by commas")
-    return {point: does for point, does in POINTS.items() if point in wanted}
+        hint = _BACKGROUND_HINT if "background" in wanted else ""
+        choices = ", ".join(POINTS)
+        raise click.BadParameter(f"{faulty}choose from {choices}, separated by commas{hint}")
+    return chosen
+
+
+_BACKGROUND_HINT = (
+    "; work in the background is no point: add BackgroundPlugin to the bases of the class, and its "
+    "method run_in_background"
+)
+
+
+def _comparable(point: str) -> str:
+    """Return a point's name so that ``preFilter``, ``pre_filter`` and ``PreFilterPlugin`` agree."""
+    return point.strip().replace("_", "").lower().removesuffix("plugin")
 
 
 @click.command("new-plugin", short_help="Create a package for your own plugin.")
@@ -62,6 +76,7 @@ def command(name: str, parent: Path, points: dict[str, str], columns: bool) -> N
     NAME is the plugin's name in the configuration, in CamelCase: GpuHeadroom.
     """
     from proreus.process.cli.new_plugin.files import files_of
+    from proreus.process.loading.load import add_ons
 
     try:
         names = Names.of(name)
@@ -77,4 +92,6 @@ def command(name: str, parent: Path, points: dict[str, str], columns: bool) -> N
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         click.echo(f"wrote {file}")
+    if name in add_ons():
+        click.echo(f"\n{name} is the name of an add-on, which this plugin replaces where both are")
     click.echo(f"\nnext: cd {folder} && pytest")
