@@ -125,12 +125,13 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def _is_schedulable_after_node_deleted(self, pod: PodInfo, old: Node, new: None) -> bool:
         # The claims of the node's pods count no more, though these are deleted later, or never.
-        nodes = self.handle.nodes
-        row = nodes.rows.get(old.metadata.name)
-        return any(
-            row is None or f"{pod.namespace}/{name}" in nodes[row].pvc_ref_counts
-            for name in _claim_names(pod.pod)
-            if _is_exclusive(self._claims.get(f"{pod.namespace}/{name}"))
+        nodes, name = self.handle.nodes, old.metadata.name
+        named = [f"{pod.namespace}/{claim}" for claim in _claim_names(pod.pod)]
+        claims = {key for key in named if _is_exclusive(self._claims.get(key))}
+        row = nodes.rows.get(name)
+        freed = claims if row is None else claims & nodes[row].pvc_ref_counts.keys()
+        return bool(freed) and not any(
+            claims & node.pvc_ref_counts.keys() for node in nodes if node.name != name
         )
 
 

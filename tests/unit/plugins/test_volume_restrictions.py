@@ -165,7 +165,7 @@ def test_deleted_pods(mine: dict[str, Any], gone: PodInfo, queued: bool) -> None
 
 @pytest.mark.parametrize(
     ("claim", "node_name", "queued"),
-    [("mine", "n0", True), ("mine", "n1", False), ("mine", "gone", True), ("other", "n0", False)],
+    [("mine", "n0", True), ("mine", "n1", False), ("mine", "gone", False), ("other", "n0", False)],
 )
 def test_deleted_nodes(claim: str, node_name: str, queued: bool) -> None:
     user = make_pod("other", node_name="n0", spec=spec_with_claims("mine", "other"))
@@ -174,6 +174,28 @@ def test_deleted_nodes(claim: str, node_name: str, queued: bool) -> None:
     gone = make_node(node_name)
     assert event.hint is not None
     assert event.hint(make_pod(spec=spec_with_claims(claim)), gone, None) is queued
+
+
+def test_a_node_that_the_table_has_no_more_may_have_had_the_claims() -> None:
+    event = [*make_plugin(VolumeRestrictions, exclusive()).events_to_register()][-1]
+    assert event.hint is not None
+    assert event.hint(make_pod(spec=spec_with_claims("mine")), make_node("gone"), None)
+
+
+@pytest.mark.parametrize(("gone", "queued"), [(True, True), (False, False)])
+def test_a_deleted_node_frees_nothing_while_another_node_has_one_of_the_claims(
+    gone: bool, queued: bool
+) -> None:
+    users = [make_pod("first", node_name="n0", spec=spec_with_claims("mine"))]
+    if not gone:
+        users.append(make_pod("second", node_name="n1", spec=spec_with_claims("too")))
+    handle = exclusive(*users)
+    handle.add(make_claim("too", modes=["ReadWriteOncePod"]))
+    plugin = make_plugin(VolumeRestrictions, handle)
+    event = [*plugin.events_to_register()][-1]
+    assert event.hint is not None
+    mine = make_pod(spec=spec_with_claims("mine", "too"))
+    assert event.hint(mine, make_node("n0"), None) is queued
 
 
 @pytest.mark.parametrize(
