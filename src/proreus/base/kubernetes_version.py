@@ -239,6 +239,11 @@ class Change(Enum):
         "updates of a waiting pod are events of TargetPod, other pods without a node are "
         "UnscheduledPod; UpdatePodScaleUp and UpdateNodePreemptionPolicy are events of their own",
     )
+    WRITTEN_CLAIMS_STAY_ASSUMED = (
+        V1_38,
+        "DynamicResources does not restore a claim whose allocation PreBind has written when the "
+        "pod is not bound: its devices stay in use, and no other pod is tried again for them",
+    )
 
 
 def parse_emulated_version(text: str, field: str) -> KubernetesVersion:

@@ -109,8 +109,8 @@ def events(handle: Handle, manager: DRAManager, claims_of: ClaimsOf) -> Iterable
 CLAIM_RESTORED = plugin_event("ResourceClaimRestored")
 """Announced when an allocation is given up that was in flight: not written yet, or last of all.
 
-In the latter case kube-scheduler 1.37 restores the claim in its assume cache to the version before
-that write, and so reports that it has lost its allocation.
+In the latter case kube-scheduler up to 1.37 restores the claim in its assume cache to the version
+before that write, and so reports that it has lost its allocation.
 """
 
 

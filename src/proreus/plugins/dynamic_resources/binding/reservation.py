@@ -7,6 +7,7 @@ reserve ──► in flight ──► bind: written, assumed ──► no longer
 from __future__ import annotations
 
 from proreus.base.errors import ApiError
+from proreus.base.kubernetes_version import Change
 from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
@@ -39,6 +40,8 @@ class ClaimReservation:
         self._handle = handle
         self._manager = manager
         self._binder = binder
+        changes = handle.feature_gates
+        self._restores_written = not changes.includes(Change.WRITTEN_CLAIMS_STAY_ASSUMED)
 
     # ---- Reserve -------------------------------------------------------------------------------
 
@@ -165,7 +168,7 @@ class ClaimReservation:
         data.reserved = ()
         # Written claims stay assumed: the apiserver has them, and the watch may be far behind.
         # With the watched version back, the devices would be free for the next pod.
-        if any(self._is_latest(one) or one.was_never_written for one in given_up):
+        if any(one.was_never_written or self._is_restored(one) for one in given_up):
             self._handle.announce(CLAIM_RESTORED)
 
     def _in_flight_of(self, data: StateData) -> list[str]:
@@ -179,7 +182,9 @@ class ClaimReservation:
             uids[data.created.metadata.uid] = None
         return list(uids)
 
-    def _is_latest(self, flying: InFlightAllocation) -> bool:
-        """Return whether the claim is as we wrote it, for this pod or another that shares it."""
+    def _is_restored(self, flying: InFlightAllocation) -> bool:
+        """Return whether kube-scheduler would restore the claim, as no one else has changed it."""
+        if not self._restores_written:
+            return False
         latest = self._manager.claims.get(key_of(flying.claim))
         return latest is not None and resource_version_of(latest) <= flying.written_version

@@ -276,6 +276,21 @@ async def test_a_failed_binding_wakes_others_unless_the_claim_was_changed_by_som
     assert ([event for event, *_ in slow.handle.announced] == [CLAIM_RESTORED]) is not changed
 
 
+async def test_since_1_38_a_failed_binding_wakes_nobody_as_its_devices_stay_in_use(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = with_slow_device(
+        cluster("n1", args={"bindingTimeout": "12s"}, kubernetes_version="1.38")
+    )
+    task = await begin(slow, monkeypatch)
+    state = slow.state
+    await task
+    slow.plugin.unreserve(state, slow.pod("x"), "n1")
+    assert not slow.handle.announced
+    slow.claim("y")
+    assert slow.filter(slow.pod("y")) == {"n1": "cannot allocate all claims"}
+
+
 async def test_a_pod_that_came_to_share_a_claim_ends_the_wait_for_it(
     slow_in_1_37: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
