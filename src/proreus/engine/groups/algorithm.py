@@ -88,8 +88,7 @@ class PodGroupAlgorithm:
 
     ``begin``: makes a pod's attempt. ``states``: the pods of groups that have a node. ``failures``:
     what groups that do not fit tell. ``search``: chooses the placements to try.
-    ``topology_aware`` and ``composite``: gates TopologyAwareWorkloadScheduling and
-    CompositePodGroup.
+    ``topology_aware``: gate TopologyAwareWorkloadScheduling.
     """
 
     profile: Profile
@@ -100,7 +99,6 @@ class PodGroupAlgorithm:
     failures: GroupFailures
     search: SearchPlacements
     topology_aware: bool
-    composite: bool
     rng: random.Random
     metrics: SchedulerMetrics
 
@@ -245,12 +243,18 @@ class PodGroupAlgorithm:
         result.status = self._feasible(result, progress)
         results: Results = {}
         rejected: Status | None = None
+        previous: PodGroupInfo | None = None
         for child in sorted(group.children, key=self._place_of):
             if code_of(result.status) in (Code.UNSCHEDULABLE, Code.ERROR):
                 break
-            of_child = await self._schedule_group(child, CycleState(), nodes)
-            results |= of_child
-            found = of_child[child.entity_key]
+            if previous is not None and (error := await self._hold(previous, results)):
+                result.status = self.failures.error_of_child(group, previous, error)
+                break
+            assumed = len(self._assumed)
+            results |= await self._schedule_group(child, CycleState(), nodes)
+            # A child that was tried in placements has been undone.
+            previous = child if len(self._assumed) == assumed else None
+            found = results[child.entity_key]
             if found.failed:
                 assert found.status is not None
                 result.status = self.failures.error_of_child(group, child, found.status)
@@ -394,7 +398,7 @@ class PodGroupAlgorithm:
             self._revert_to(before)
             result = results[key]
             if result.failed:
-                return {key: result}
+                return self.failures.after_error(results, key)
             if group is self._root and key.is_provided and not result.any_scheduled:
                 # A group that has its minimum: another placement may have room for one pod more.
                 result.status = result.status or naming_rejected_pod(
@@ -424,11 +428,9 @@ class PodGroupAlgorithm:
                     say_of_rejected_pods(first.values(), first[key].status)
             return first
         try:
-            best = self._best_placement(group, state, found)
+            return self._best_placement(group, state, found)
         except PluginError as error:
             return {key: PodGroupResult(group, Status.error(str(error)))}
-        # Siblings see the pods of the placement that was chosen.
-        return await self._assume_again(group, best) if self.composite else best
 
     def _search_of(
         self, group: PodGroupInfo, placements: Sequence[Placement], nodes: NodeTable
@@ -502,17 +504,16 @@ class PodGroupAlgorithm:
         best = [index for index, total in enumerate(totals) if total == max(totals)]
         return found[self.rng.choice(best)][1]
 
-    async def _assume_again(self, group: PodGroupInfo, results: Results) -> Results:
-        """Assume the pods of a group again where they fitted."""
-        before = len(self._assumed)
-        for leaf in successful_leaves(group, results):
+    async def _hold(self, child: PodGroupInfo, results: Results) -> Status | None:
+        """Assume the pods of a child group again where they fitted, for the siblings after it."""
+        for leaf in successful_leaves(child, results):
             for pod in leaf.pods:
                 if not pod.node_name:
                     continue
                 failure = await self.cycle.assume_and_reserve(pod.attempt, pod.node_name)
                 if failure is not None:
-                    self._revert_to(before)
-                    status = Status.error(f"failed to assume the subtree: {failure.message}")
-                    return {group.entity_key: PodGroupResult(group, status)}
+                    error = self.failures.error_of_subtree(child, failure)
+                    results[child.entity_key].status = error
+                    return error
                 self._assumed.append(pod)
-        return results
+        return None

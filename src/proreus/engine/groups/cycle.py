@@ -184,7 +184,6 @@ class PodGroupCycle(GroupCycle):
         self._clock = environment.clock
         self._topology_aware = provided_groups or gates.enabled("TopologyAwareWorkloadScheduling")
         self._search = search_of(gates)
-        self._composite = provided_groups or gates.enabled("CompositePodGroup")
         self._status_writers = {POD_GROUP_TYPE: self._status_writer}
         if gates.includes(Change.COMPOSITE_CONDITIONS) and gates.enabled("CompositePodGroup"):
             self._status_writers[COMPOSITE_POD_GROUP_TYPE] = PodGroupStatusWriter.of(
@@ -259,7 +258,6 @@ class PodGroupCycle(GroupCycle):
             failures=cycle.failures,
             search=self._search,
             topology_aware=self._topology_aware,
-            composite=self._composite,
             rng=self._rng,
             metrics=self._metrics,
         )

@@ -23,6 +23,7 @@ from proreus.framework.pod_group import PodGroupInfo
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION
 from proreus.framework.status import Code, Status
+from proreus.objects.scheduling import EntityKey
 
 
 class GroupFailures:
@@ -49,6 +50,15 @@ class GroupFailures:
         """Return the status of a group of groups, one of which failed with an error."""
         names = f'composite pod group "{group.name}" evaluation failed due to child "{child.name}"'
         return Status.error(f"{names} error: {error.message}")
+
+    def error_of_subtree(self, child: PodGroupInfo, failure: Failure) -> Status:
+        """Return the status of a child whose pods could not be assumed for its siblings."""
+        subtree = f"failed to assume child {child.key} subtree in snapshot"
+        return Status.error(f"{subtree}: {failure.message}")
+
+    def after_error(self, results: Results, group: EntityKey) -> Results:
+        """Return the results that count where one placement of a group ended with an error."""
+        return results
 
     def complete(
         self, group: PodGroupInfo, results: Results, failed: PodGroupResult | None = None
@@ -158,6 +168,14 @@ class ExplainingFailures(GroupFailures):
         """Return the status of a group of groups, one of which failed with an error."""
         text = "composite pod group evaluation failed due to child error"
         return Status.error(f"{text}: {error.message}")
+
+    def error_of_subtree(self, child: PodGroupInfo, failure: Failure) -> Status:
+        """Return the status of a child whose pods could not be assumed for its siblings."""
+        return Status.error(f"failed to assume the subtree: {failure.message}")
+
+    def after_error(self, results: Results, group: EntityKey) -> Results:
+        """Return the result of the group alone, which is told to all below it."""
+        return {group: results[group]}
 
     def complete(
         self, group: PodGroupInfo, results: Results, failed: PodGroupResult | None = None

@@ -136,7 +136,6 @@ class GroupTrial:
             search=every_placement,
             topology_aware=whole
             and (provided or self._gates.enabled("TopologyAwareWorkloadScheduling")),
-            composite=provided or self._gates.enabled("CompositePodGroup"),
             rng=self._rng,
             metrics=self._metrics,
         )
