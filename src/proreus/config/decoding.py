@@ -13,7 +13,7 @@ from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.fields import PluginArgs, json_type_name
 from proreus.config.former_names import remedy_for_another_file
-from proreus.config.model_decoding import decode_model
+from proreus.config.model_decoding import StrictError, decode_model
 from proreus.config.types import API_VERSION, KIND, PluginCatalog, SchedulerConfiguration
 
 A = TypeVar("A", bound=PluginArgs)
@@ -25,8 +25,8 @@ _SCHEME = "pkg/runtime/scheme.go:111"
 
 def decode_configuration(
     data: object, body: str, catalog: PluginCatalog, gates: FeatureGates
-) -> tuple[SchedulerConfiguration, tuple[str, ...]]:
-    """Decode a configuration; return it with one text for each unknown field.
+) -> tuple[SchedulerConfiguration, tuple[StrictError, ...]]:
+    """Decode a configuration; return it with an error for each unknown field.
 
     Plugin arguments stay plain data. ``body`` is quoted in the error for data without ``kind`` or
     ``apiVersion``. Raises ``ConfigError`` for anything but unknown fields.
@@ -50,8 +50,8 @@ def decode_configuration(
 
 def decode_args(
     plugin: str, model: type[A], data: object, catalog: PluginCatalog, gates: FeatureGates
-) -> tuple[A, tuple[str, ...]]:
-    """Decode a plugin's arguments; return them with one text for each unknown field."""
+) -> tuple[A, tuple[StrictError, ...]]:
+    """Decode a plugin's arguments; return them with an error for each unknown field."""
     try:
         fields = _fields_of(data)
         version, kind = _version_and_kind(fields)

@@ -6,9 +6,10 @@ of them, and the words of the field that have another name here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+from proreus.base.similar_names import similar
 
 PAGE = "docs/words.md"
 
@@ -112,15 +113,17 @@ FLAGS = {
 """Flags without their dashes, with what to do instead."""
 
 
-def remedy_for_fields(strict_errors: Iterable[str]) -> str:
-    """Return a clause about the former names among unknown fields; "" for none.
+def remedy_for_field(path: str, known: Collection[str]) -> str:
+    """Return a clause about an unknown field that has a former or a misspelt name; "" for none.
 
-    ``strict_errors``: texts like ``unknown field "profiles[0].plugins.normalizeScore"``.
+    ``path``: such as ``profiles[0].plugins.normalizeScore``; ``known``: the fields beside it, also
+    those of newer versions.
     """
-    quoted = (text.split('"')[1] for text in strict_errors if text.startswith("unknown field "))
-    names = {path: FIELDS.get(path.rpartition(".")[2], "") for path in quoted}
-    clauses = [f"instead of {path} {instead}" for path, instead in names.items() if instead]
-    return f"{'; '.join(clauses)} ({PAGE})" if clauses else ""
+    name = path.rpartition(".")[2]
+    if instead := FIELDS.get(name):
+        return f"instead of {path} {instead} ({PAGE})"
+    meant = "" if name in known else similar(name, known)
+    return f"instead of {path} write {meant}" if meant else ""
 
 
 def similar_plugin(name: str, known: Iterable[str]) -> str:
@@ -128,8 +131,7 @@ def similar_plugin(name: str, known: Iterable[str]) -> str:
 
     The successor of a former plugin may have another name.
     """
-    close = [] if name in PLUGINS else get_close_matches(name, sorted(known), 1, 0.8)
-    return close[0] if close else ""
+    return "" if name in PLUGINS else similar(name, known)
 
 
 def remedy_for_another_file(fields: Mapping[str, Any]) -> str:

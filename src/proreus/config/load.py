@@ -19,7 +19,7 @@ from proreus.config.arg_fields import describe_args
 from proreus.config.decoding import decode_args, decode_configuration
 from proreus.config.defaults import DEFAULT_QPS, set_defaults
 from proreus.config.fields import PluginArgs, names_in_files
-from proreus.config.model_decoding import StrictDecodingError
+from proreus.config.model_decoding import StrictDecodingError, StrictError
 from proreus.config.reading import Document, read
 from proreus.config.types import (
     PluginCatalog,
@@ -121,7 +121,7 @@ def parse(
     ``body`` is the document's source, for error texts.
     """
     config, unknown = decode_configuration(document.data, _shown(body), catalog, gates)
-    strict_errors = document.strict_errors + unknown
+    strict_errors = (*map(StrictError, document.strict_errors), *unknown)
     profiles = []
     for index, profile in enumerate(config.profiles):
         decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog, gates)
@@ -142,10 +142,10 @@ def _shown(body: str | bytes | Mapping[str, Any]) -> str:
 
 def _decode_plugin_config(
     path: str, profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
-) -> tuple[ProfileConfiguration, tuple[str, ...]]:
+) -> tuple[ProfileConfiguration, tuple[StrictError, ...]]:
     """Decode arguments by their plugin's model; keep plain data if the plugin has no model."""
     configs: list[PluginConfig] = []
-    strict_errors: tuple[str, ...] = ()
+    strict_errors: tuple[StrictError, ...] = ()
     for index, config in enumerate(profile.plugin_config):
         model = catalog.args_model(config.name)
         in_tree = catalog.is_in_tree(config.name)
@@ -161,14 +161,15 @@ def _decode_plugin_config(
                 raise ConfigError(*problems) from None
             if unknown:
                 inner = StrictDecodingError(unknown)
-                outer = StrictDecodingError([f"decoding args for plugin {config.name}: {inner}"])
-                strict_errors += (f"{where}: {outer}{hint}",)
+                outer = f"strict decoding error: decoding args for plugin {config.name}: {inner}"
+                strict_errors += (StrictError(f"{where}: {outer}{hint}", inner.remedy),)
             config = config.model_copy(update={"args": args})
         elif config.args and not in_tree and config.name in catalog.names():
-            strict_errors += (
+            text = (
                 f"decoding {path}.pluginConfig[{index}]: plugin {config.name} takes no args; "
-                "a plugin has those that a class Args in it describes",
+                "a plugin has those that a class Args in it describes"
             )
+            strict_errors += (StrictError(text),)
         configs.append(config)
     return profile.model_copy(update={"plugin_config": tuple(configs)}), strict_errors
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -15,8 +15,14 @@ from pydantic_core import ErrorDetails
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid, item
-from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
-from proreus.config.former_names import remedy_for_fields
+from proreus.config.fields import (
+    AS_IS,
+    WRONG_TYPE,
+    ConfigModel,
+    json_type_name,
+    names_in_files,
+)
+from proreus.config.former_names import remedy_for_field
 from proreus.config.types import is_in_version
 
 M = TypeVar("M", bound=ConfigModel)
@@ -31,19 +37,26 @@ _LIMITS = {
 """By type of pydantic's errors."""
 
 
-class StrictDecodingError(ConfigError):
-    """Raised for unknown or duplicate fields; ``strict_errors`` lack the common prefix."""
+class StrictError(NamedTuple):
+    """An unknown or duplicate field: kube-scheduler's text, and what to write instead."""
 
-    def __init__(self, strict_errors: Sequence[str]) -> None:
-        self.strict_errors = tuple(strict_errors)
-        remedy = remedy_for_fields(strict_errors)
-        super().__init__("strict decoding error: " + ", ".join(strict_errors), remedy=remedy)
+    text: str
+    remedy: str = ""
+
+
+class StrictDecodingError(ConfigError):
+    """Raised for unknown or duplicate fields."""
+
+    def __init__(self, strict_errors: Sequence[StrictError]) -> None:
+        texts = ", ".join(error.text for error in strict_errors)
+        remedies = dict.fromkeys(error.remedy for error in strict_errors if error.remedy)
+        super().__init__(f"strict decoding error: {texts}", remedy="; ".join(remedies))
 
 
 def decode_model(
     model: type[M], data: Mapping[str, Any], gates: FeatureGates
-) -> tuple[M, tuple[str, ...]]:
-    """Decode; return the model with one text for each unknown field, which is left out.
+) -> tuple[M, tuple[StrictError, ...]]:
+    """Decode; return the model with an error for each unknown field, which is left out.
 
     A field that the emulated version does not have yet is unknown. Raises ``ConfigError`` for wrong
     types.
@@ -51,7 +64,7 @@ def decode_model(
     newer = list(_newer_fields(model, data, gates))
     known = _without(data, newer)
     try:
-        return _parse(model, known), _strict_errors(data, newer)
+        return _parse(model, known), _strict_errors(model, data, newer)
     except ValidationError as error:
         details = error.errors(include_url=False)
     details.sort(key=lambda detail: _position(data, detail["loc"]))
@@ -60,7 +73,7 @@ def decode_model(
         raise ConfigError(
             *(_text(model, detail) for detail in details if detail["type"] != "extra_forbidden")
         )
-    strict_errors = _strict_errors(data, newer + unknown)
+    strict_errors = _strict_errors(model, data, newer + unknown)
     try:
         return _parse(model, _without(known, unknown)), strict_errors
     except (LookupError, TypeError, ValidationError):
@@ -108,9 +121,18 @@ def _newer_fields(
             yield from _newer_fields(inner, value, gates, (*location, name))
 
 
-def _strict_errors(data: Any, unknown: list[Location]) -> tuple[str, ...]:
+def _strict_errors(
+    model: type[ConfigModel], data: Any, unknown: list[Location]
+) -> tuple[StrictError, ...]:
     in_order = sorted(unknown, key=lambda location: _position(data, location))
-    return tuple(f'unknown field "{_path(location)}"' for location in in_order)
+    return tuple(_unknown_field(model, location) for location in in_order)
+
+
+def _unknown_field(model: type[ConfigModel], location: Location) -> StrictError:
+    path = _path(location)
+    struct = _struct_at(model, tuple(step for step in location[:-1] if isinstance(step, str)))
+    remedy = remedy_for_field(path, names_in_files(struct).values())
+    return StrictError(f'unknown field "{path}"', remedy)
 
 
 def _without(data: Mapping[str, Any], locations: list[Location]) -> Mapping[str, Any]:

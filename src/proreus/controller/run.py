@@ -21,9 +21,10 @@ from aiohttp import web
 
 from proreus import __version__
 from proreus.base import logs
-from proreus.base.errors import ApiError, LeaseLost, ProreusError
+from proreus.base.errors import ApiError, LeaseLost, ProreusError, explained
 from proreus.base.metrics import expose
 from proreus.client.credentials.authentication_health import AuthenticationHealth
+from proreus.client.credentials.credential_loading import NoKubeconfig
 from proreus.client.credentials.credential_loading import load as load_credentials
 from proreus.client.http.request_headers import user_agent
 from proreus.client.http.session import ApiClient
@@ -92,7 +93,7 @@ async def run(options: ControllerOptions) -> int:
         failure = "The controller failed", first_error(group)
     if failure is not None:
         message, error = failure
-        log.error(message, err=error)
+        log.error(message, err=explained(error))
         return 1
     log.info("Requested to terminate, exiting")
     return 0
@@ -139,7 +140,11 @@ class _Controller:
         metrics, fence = ControllerMetrics(), WriteFence()
         hooks = request_hooks(metrics.process)
         connect = partial(load_credentials, options.kubeconfig, options.master)
-        credentials, health = await connect(), AuthenticationHealth()
+        try:
+            credentials, health = await connect(), AuthenticationHealth()
+        except NoKubeconfig as error:
+            error.remedy = "name a kubeconfig by --kubeconfig"
+            raise
 
         async def client(purpose: str, of_fence: WriteFence | None = None) -> ApiClient:
             agent = user_agent(purpose)

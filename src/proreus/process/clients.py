@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from proreus.base import logs
 from proreus.base.errors import ConfigError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.credentials.authentication_health import AuthenticationHealth
+from proreus.client.credentials.credential_loading import NoKubeconfig
 from proreus.client.credentials.credential_loading import load as load_credentials
 from proreus.client.credentials.credentials import Credentials
 from proreus.client.http.request_headers import user_agent
@@ -62,7 +63,8 @@ async def make_clients(
     if ignored := ignored_settings(options, config, os.environ):
         log.warning("Settings are ignored", **ignored)
     load_ours = partial(load_credentials, config.client_connection.kubeconfig, options.master)
-    credentials = await load_ours()
+    with _naming("--kubeconfig, or by clientConnection.kubeconfig beside --config"):
+        credentials = await load_ours()
     hooks, fence = request_hooks(metrics), WriteFence()
     health, lease_health = AuthenticationHealth(), AuthenticationHealth()
     hooks_from_elsewhere = _hooks_on(asyncio.get_running_loop(), hooks)
@@ -85,9 +87,10 @@ async def make_clients(
         ) as made:
             yield made
 
-    async def delegate(kubeconfig: str) -> Delegation | None:
+    async def delegate(flag: str, kubeconfig: str) -> Delegation | None:
         try:
-            of = await load_credentials(kubeconfig) if kubeconfig else await load_credentials()
+            with _naming(flag):
+                of = await load_credentials(kubeconfig)
         except ConfigError:
             # Without a kubeconfig, in-cluster credentials are a default that may be missing.
             if kubeconfig:
@@ -101,10 +104,24 @@ async def make_clients(
         events=await client("events", fence=fence, health=health),
         connect_for_lease=connect_for_lease,
         fence=fence,
-        authentication=await delegate(serving.authentication.kubeconfig),
-        authorization=await delegate(serving.authorization.kubeconfig),
+        authentication=await delegate(
+            "--authentication-kubeconfig", serving.authentication.kubeconfig
+        ),
+        authorization=await delegate(
+            "--authorization-kubeconfig", serving.authorization.kubeconfig
+        ),
         health=(health, lease_health),
     )
+
+
+@contextlib.contextmanager
+def _naming(flag: str) -> Iterator[None]:
+    """Say how a kubeconfig that is not there is named."""
+    try:
+        yield
+    except NoKubeconfig as error:
+        error.remedy = f"name a kubeconfig by {flag}"
+        raise
 
 
 def ignored_settings(

@@ -15,6 +15,7 @@ from proreus.engine.runtime.expansion import expand_all
 from proreus.engine.runtime.registry import Registry
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process.cli.go_flags import FlagError, parse_flags
+from proreus.process.cli.run_flags import FLAGS as RUN_FLAGS
 from proreus.process.loading.load import add_ons
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -88,6 +89,36 @@ def test_a_former_field_is_refused_with_what_to_write(name, registry):
 
 def test_an_unknown_field_without_a_successor_has_no_remedy(registry):
     assert refusal("nope: 3", registry) == 'strict decoding error: unknown field "nope"'
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("paralelism: 16", "instead of paralelism write parallelism"),
+        (
+            "profiles: [{schedulrName: a}]",
+            "instead of profiles[0].schedulrName write schedulerName",
+        ),
+        (
+            "profiles: [{plugins: {postfilter: {}}}]",
+            "instead of profiles[0].plugins.postfilter write postFilter",
+        ),
+        (
+            "profiles: [{pluginConfig: [{name: NodeResourcesFit, "
+            "args: {scoringStrategy: {typ: LeastAllocated}}}]}]",
+            "instead of scoringStrategy.typ write type",
+        ),
+    ],
+)
+def test_a_misspelt_field_is_refused_with_the_one_that_is_meant(text, remedy, registry):
+    assert refusal(text, registry).endswith(f"; {remedy}")
+
+
+def test_a_misspelt_flag_is_refused_with_the_one_that_is_meant():
+    flags = {flag.name: flag for flag in RUN_FLAGS}
+    with pytest.raises(FlagError) as caught:
+        parse_flags(flags, ["--leader-elct=false"], "proreus run")
+    assert str(caught.value) == "unknown flag: --leader-elct; did you mean --leader-elect?"
 
 
 @pytest.mark.parametrize("name", FLAGS)

@@ -38,9 +38,12 @@ NOT_CONFIGURED = (
     "invalid configuration: no configuration has been provided, "
     "try setting KUBERNETES_MASTER environment variable"
 )
-_NAME_A_KUBECONFIG = "name one by --kubeconfig, or by clientConnection.kubeconfig beside --config"
 _FIRST_FETCH_SECONDS = 60.0
 """Time limit of an exec plugin at the start, when it may wait for a person to log in."""
+
+
+class NoKubeconfig(ConfigError):
+    """There is no kubeconfig, or none of that name; the caller knows how it is named."""
 
 
 async def load(
@@ -85,7 +88,7 @@ async def _load_once(
     elif environ.get("KUBERNETES_MASTER"):
         plain = PlainCredentials(environ["KUBERNETES_MASTER"])
     else:
-        raise ConfigError(NOT_CONFIGURED, remedy=_NAME_A_KUBECONFIG)
+        raise NoKubeconfig(NOT_CONFIGURED)
     return await _first_fetched(_from_plain(plain, environ, master), kubeconfig)
 
 
@@ -156,7 +159,7 @@ async def _from_kubeconfig(
     kubeconfig: str, master: str, context: str | None, environ: Mapping[str, str]
 ) -> Credentials:
     if not any(map(os.path.exists, map(os.path.expanduser, _paths_of(kubeconfig)))):
-        raise ConfigError(f"kubeconfig: no such file: {kubeconfig}")
+        raise NoKubeconfig(f"kubeconfig: no such file: {kubeconfig}")
     from kubernetes.aio.client import Configuration
     from kubernetes.aio.config import ConfigException
 

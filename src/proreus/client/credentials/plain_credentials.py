@@ -19,6 +19,7 @@ import yaml
 from msgspec import Struct
 
 from proreus.base import yaml_limits
+from proreus.base.addresses import authority
 from proreus.base.errors import ConfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -67,16 +68,16 @@ def from_service_account(environ: Mapping[str, str]) -> PlainCredentials:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise ConfigError("in-cluster configuration: Service host/port is not set")
-    token, authority = SERVICE_ACCOUNT / "token", SERVICE_ACCOUNT / "ca.crt"
-    for what, path in (("token", token), ("certification", authority)):
+    token, ca_file = SERVICE_ACCOUNT / "token", SERVICE_ACCOUNT / "ca.crt"
+    for what, path in (("token", token), ("certification", ca_file)):
         # To go on with another apiserver's address would hide that it is not mounted.
         try:
             if not path.read_bytes().strip():
                 raise ConfigError(f"in-cluster configuration: Service {what} file {path} is empty")
         except OSError as error:
             raise ConfigError(f"in-cluster configuration: Service {what} file: {error}") from error
-    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return PlainCredentials(server, ca_file=str(authority), token_file=str(token))
+    server = f"https://{authority(host, port)}"
+    return PlainCredentials(server, ca_file=str(ca_file), token_file=str(token))
 
 
 def from_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:

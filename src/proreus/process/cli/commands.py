@@ -12,6 +12,7 @@ import click
 
 import proreus
 from proreus.base.errors import ProreusError, explained
+from proreus.base.similar_names import similar
 from proreus.process.outer_rooms import COMMANDS, registered
 
 _COMMANDS = {
@@ -33,6 +34,14 @@ class _Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*_COMMANDS, *registered(COMMANDS)]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        meant = similar(args[0], self.list_commands(ctx))
+        if meant not in ("", args[0]):
+            raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{meant}'?", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if module := _COMMANDS.get(cmd_name):

@@ -49,18 +49,18 @@ def command(
     --dir FOLDER
         Write files into this folder instead of printing.
     """
+    from proreus.process.cli.shipped import chosen
+
     files = definition_files()
-    if unknown := [name for name in names if name not in files]:
-        raise click.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(files)}")
     if all_ or (not names and (missing or dir_ is not None)):
         names = tuple(files)
-    chosen = {name: files[name] for name in names}
+    wanted = {name: chosen(name, files) for name in names}
     if missing:
-        chosen = _missing(chosen, kubeconfig, context)
+        wanted = _missing(wanted, kubeconfig, context)
     if dir_ is not None:
-        _write(chosen, dir_)
-    elif chosen or missing:
-        click.echo("---\n".join(file.read_text() for file in chosen.values()), nl=False)
+        _write(wanted, dir_)
+    elif wanted or missing:
+        click.echo("---\n".join(file.read_text() for file in wanted.values()), nl=False)
     else:
         _list(files)
 
@@ -79,12 +79,11 @@ def _missing(files: dict[str, Path], kubeconfig: str, context: str | None) -> di
 async def _served(resources: list[str], kubeconfig: str, context: str | None) -> set[str]:
     """Return the definitions that the cluster has; raises ``ApiError`` if it refuses to say."""
     from proreus.base.errors import NotFound
-    from proreus.client.credentials.credential_loading import load
     from proreus.client.http.session import ApiClient
-    from proreus.process.cli.kubeconfig import default_kubeconfig
+    from proreus.process.cli.kubeconfig import load_credentials
 
     found: set[str] = set()
-    credentials = await load(kubeconfig or default_kubeconfig(), context=context)
+    credentials = await load_credentials(kubeconfig, context)
     async with ApiClient(credentials) as client:
         for resource in resources:
             try:

@@ -9,7 +9,7 @@ from typing import Annotated
 import click
 
 from proreus.process.cli.documented_options import documented_options
-from proreus.process.cli.shipped import shipped_folder, write_folder
+from proreus.process.cli.shipped import chosen, shipped_folder, write_folder
 
 
 @click.command("example", short_help="List the examples, or write one into a folder.")
@@ -34,10 +34,9 @@ def command(
         for each, folder in folders.items():
             click.echo(f"{each:<{width}}   {summary(folder)}")
         return
-    if name not in folders:
-        raise click.BadParameter(f"{name}: choose from {', '.join(folders)}", param_hint="NAME")
+    folder = chosen(name, folders)
     target = dir_ / name
-    write_folder(folders[name], target)
+    write_folder(folder, target)
     click.echo(f"\nnext: read {target / 'README.md'}")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from proreus.base.errors import ConfigError, ProreusError
+from proreus.base.similar_names import similar
 from proreus.config import former_names
 from proreus.config.durations import parse_duration
 
@@ -143,14 +144,19 @@ def _long(flags: Mapping[str, Flag], token: str, rest: list[str]) -> tuple[Flag,
     name, equals, value = token.removeprefix("--").partition("=")
     flag = flags.get(name.replace("_", "-"))
     if flag is None:
-        instead = former_names.FLAGS.get(name.replace("_", "-"))
-        remedy = f"; {instead} ({former_names.PAGE})" if instead else ""
-        raise FlagError(f"unknown flag: --{name}{remedy}")
+        raise FlagError(f"unknown flag: --{name}{_remedy(name.replace('_', '-'), flags)}")
     if equals:
         return flag, value
     return flag, _next(
         f"--{flag.name}", rest
     ) if flag.value_when_omitted is None else flag.value_when_omitted
+
+
+def _remedy(name: str, flags: Mapping[str, Flag]) -> str:
+    if instead := former_names.FLAGS.get(name):
+        return f"; {instead} ({former_names.PAGE})"
+    meant = similar(name, flags)
+    return f"; did you mean --{meant}?" if meant else ""
 
 
 def _short(shorts: Mapping[str, Flag], token: str, rest: list[str]) -> tuple[Flag, str]:

@@ -63,6 +63,8 @@ def command(
     else:
         for name, found in _all(loaded_plugins).items():
             _print(name, found, gates, loaded_plugins.replaces_add_on(name))
+        if config is not None and not loaded_plugins.refusals:
+            click.echo(f"{config} is valid: a scheduler starts with it.")
     return 1 if loaded_plugins.refusals else 0
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from proreus.base.errors import ApiError, ConfigError, ProreusError
 from proreus.process.cli.documented_options import with_options_of
-from proreus.process.cli.kubeconfig import default_kubeconfig
+from proreus.process.cli.kubeconfig import load_credentials
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -55,15 +55,12 @@ class SchedulerAccess:
     async def _get(self, path: str, query: str) -> bytes:
         from msgspec import structs
 
-        from proreus.client.credentials import credential_loading
         from proreus.client.credentials.credentials import Credentials
         from proreus.client.http.request_headers import user_agent
         from proreus.client.http.session import ApiClient
         from proreus.server.options import FORWARDED_AUTHORIZATION
 
-        credentials = await credential_loading.load(
-            self.kubeconfig or default_kubeconfig(), context=self.context
-        )
+        credentials = await load_credentials(self.kubeconfig, self.context)
         forwarded_as = ""
         if self.scheduler:
             tls = structs.replace(

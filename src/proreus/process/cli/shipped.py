@@ -6,12 +6,14 @@ The wheel has them in ``proreus/shipped`` (pyproject.toml), a checkout in their 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 import proreus
 from proreus.base.errors import ConfigError
+from proreus.base.similar_names import similar
 
 _PACKAGE = Path(proreus.__file__).parent
 _LEFT_OUT = shutil.ignore_patterns("test_*.py", "__pycache__")
@@ -34,3 +36,12 @@ def write_folder(source: Path, target: Path) -> None:
     for file in sorted(target.rglob("*")):
         if file.is_file():
             click.echo(f"wrote {file}")
+
+
+def chosen(name: str, known: Mapping[str, Path]) -> Path:
+    """Return the file or folder of a name; raises ``click.BadParameter``."""
+    if name in known:
+        return known[name]
+    meant = similar(name, known)
+    question = f"did you mean {meant}? " if meant else ""
+    raise click.BadParameter(f"{name}: {question}choose from {', '.join(known)}", param_hint="NAME")

@@ -13,7 +13,7 @@ import click
 
 from proreus.base.errors import ConfigError
 from proreus.process.cli.documented_options import documented_options
-from proreus.process.cli.kubeconfig import default_kubeconfig
+from proreus.process.cli.kubeconfig import load_credentials
 
 if TYPE_CHECKING:
     from proreus.insight.snapshots.cluster_objects import ClusterObjects
@@ -109,12 +109,10 @@ async def _take(
     annotations: frozenset[str],
     status: Any,
 ) -> tuple[ClusterObjects, SnapshotInfo]:
-    from proreus.client.credentials.credential_loading import load
     from proreus.client.http.session import ApiClient
     from proreus.insight.snapshots.snapshot import take_snapshot
 
-    given = default_kubeconfig() if kubeconfig is None else str(kubeconfig)
-    credentials = await load(given, server, context=context)
+    credentials = await load_credentials(str(kubeconfig or ""), context, server)
     async with ApiClient(credentials) as client:
         return await take_snapshot(
             client, annotations, lambda kind: status.update(f"listing {kind}")

@@ -50,6 +50,8 @@ def test_run_has_its_help_and_its_errors_without_the_group(capsys):
 def test_an_unknown_command_is_an_error(capsys):
     assert run("bad") == 2
     assert "No such command" in capsys.readouterr().err
+    assert run("simulat") == 2
+    assert "No such command 'simulat'. Did you mean 'simulate'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["new-plugin", "plugins", "example", "crds", "chart"])

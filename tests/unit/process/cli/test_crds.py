@@ -52,4 +52,6 @@ def test_writes_files_into_a_folder(tmp_path: Path) -> None:
 
 def test_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("podgroups") == 2
-    assert "podgroups: choose from appgroup, device," in capsys.readouterr().err
+    assert (
+        "podgroups: did you mean podgroup? choose from appgroup, device," in capsys.readouterr().err
+    )

@@ -56,5 +56,5 @@ def test_does_not_write_into_a_folder_in_use(
 def test_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("low_cpu") == 2
     said = capsys.readouterr().err
-    assert "low_cpu: choose from " in said
+    assert "low_cpu: did you mean low-cpu? choose from " in said
     assert "avoid-gpu-nodes, " in said

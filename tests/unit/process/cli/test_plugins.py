@@ -131,6 +131,7 @@ def test_a_configuration_whose_plugins_can_be_made_passes(capsys, tmp_path):
     code, out, _ = try_out(capsys, tmp_path, CONFIG.replace("PATH", str(tmp_path / "config.yaml")))
     assert code == 0
     assert "Opens (" in out
+    assert out.endswith("config.yaml is valid: a scheduler starts with it.\n")
 
 
 BINDS = """\

@@ -11,8 +11,27 @@ from aiohttp import web
 
 from proreus.base.errors import ConfigError, ProreusError
 from proreus.client.http.responses import Unreachable
+from proreus.process.cli.kubeconfig import load_credentials
 from proreus.process.cli.scheduler_access import SchedulerAccess, _explained
 from proreus.server.options import FORWARDED_AUTHORIZATION
+
+
+async def test_a_kubeconfig_that_is_not_there_is_said_with_the_flag(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refusal(kubeconfig: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            await load_credentials(kubeconfig, None)
+        return caught.value.explained
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert "; name a kubeconfig by --kubeconfig or KUBECONFIG" in await refusal("")
+    absent = "kubeconfig: no such file: /nope; name a kubeconfig that is there by "
+    assert await refusal("/nope") == f"{absent}--kubeconfig"
+    monkeypatch.setenv("KUBECONFIG", "/nope")
+    assert await refusal("") == f"{absent}KUBECONFIG"
+
 
 PROXY = "/api/v1/namespaces/proreus/services/https:proreus:https/proxy/explain/queue"
 
