@@ -77,7 +77,10 @@ class ResourceUse(_Result, frozen=True):
 
 
 class Utilisation(_Result, frozen=True):
-    """The utilisation of nodes by the pods of a cluster. ``empty_nodes`` have no pod."""
+    """The utilisation of nodes by the pods of a cluster. ``empty_nodes`` have no pod.
+
+    ``resources``: of the nodes that are not cordoned, and of the pods there.
+    """
 
     nodes: int
     empty_nodes: int

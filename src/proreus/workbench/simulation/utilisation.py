@@ -41,29 +41,30 @@ def shapes_of(requests: Iterable[Mapping[str, int]]) -> Shapes:
 
 
 def measure(table: NodeTable, shapes: Shapes) -> Utilisation:
-    """Return the utilisation of the nodes of a table, for pods of these shapes."""
+    """Return the utilisation of the nodes of a table, for pods of these shapes.
+
+    Resources are those of the nodes that take pods: a cordoned one, as it is drained, has no room.
+    """
+    taking: BoolArray = ~table.unschedulable
     names = sorted(
         {*_ALWAYS, *(name for name in table.allocatable if table.allocatable[name].any())}
     )
-    free = {name: _free(table, name) for name in names}
-    free[PODS] = np.maximum(table.allowed_pods - table.pod_count, 0)
-    fragments = _fragments(table, free, shapes)
-    resources = {
-        name: _use(table.allocatable[name], table.requested[name], free[name], fragments[name])
-        for name in names
+    allocatable = {name: table.allocatable[name][taking] for name in names}
+    requested = {name: table.requested[name][taking] for name in names}
+    allocatable[PODS], requested[PODS] = table.allowed_pods[taking], table.pod_count[taking]
+    free: dict[str, IntArray] = {
+        name: np.maximum(allocatable[name] - requested[name], 0) for name in allocatable
     }
-    resources[PODS] = _use(table.allowed_pods, table.pod_count, free[PODS], fragments[PODS])
+    fragments = _fragments(free, shapes)
     return Utilisation(
         nodes=len(table),
         empty_nodes=int((table.pod_count == 0).sum()),
         pods=int(table.pod_count.sum()),
-        resources=resources,
+        resources={
+            name: _use(allocatable[name], requested[name], free[name], fragments[name])
+            for name in allocatable
+        },
     )
-
-
-def _free(table: NodeTable, name: str) -> IntArray:
-    free: IntArray = np.maximum(table.allocatable[name] - table.requested[name], 0)
-    return free
 
 
 def _use(
@@ -88,14 +89,13 @@ def _histogram(shares: npt.NDArray[np.float64]) -> tuple[int, ...]:
     return tuple(np.bincount(bins, minlength=_BINS).tolist())
 
 
-def _fragments(table: NodeTable, free: Mapping[str, IntArray], shapes: Shapes) -> dict[str, float]:
+def _fragments(free: Mapping[str, IntArray], shapes: Shapes) -> dict[str, float]:
     """Return the mean amount of each resource that is on nodes where a pod does not fit."""
     total = sum(shapes.values())
     fragments = dict.fromkeys(free, 0.0)
     if not total:
         return fragments
-    # Cordoned nodes take no pod, so their free resources are of no use.
-    open_nodes: BoolArray = ~table.unschedulable & (free[PODS] > 0)
+    open_nodes: BoolArray = free[PODS] > 0
     for shape, count in shapes.items():
         fits = open_nodes.copy()
         for name, amount in shape:

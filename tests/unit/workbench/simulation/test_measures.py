@@ -54,10 +54,17 @@ def test_fragments_are_what_a_pod_of_the_cluster_cannot_use() -> None:
     assert measure(table, nothing_fits).resources["memory"].fragmentation == 1
 
 
-def test_free_resources_of_a_cordoned_or_full_node_are_a_fragment() -> None:
-    cordoned = table_of(node("n0", unschedulable=True), node("n1"))
+def test_a_cordoned_node_is_no_capacity() -> None:
+    cordoned = node("n0", unschedulable=True)
+    pods = [pod("a", "1", on="n0"), pod("b", "1", on="n1")]
+    use = measure(table_of(cordoned, node("n1"), pods=pods), shapes_of([{"cpu": 1000}]))
+    cpu = use.resources["cpu"]
+    assert (use.nodes, use.pods) == (2, 2)
+    assert (cpu.allocatable, cpu.requested, cpu.fragmentation) == (4000, 1000, 0)
+
+
+def test_free_resources_of_a_full_node_are_a_fragment() -> None:
     shapes = shapes_of([{"cpu": 1000}])
-    assert measure(cordoned, shapes).resources["cpu"].fragmentation == 0.5
     full = node("n0")
     full["status"]["allocatable"]["pods"] = "1"
     table = table_of(full, node("n1"), pods=[pod("a", "1", on="n0")])
