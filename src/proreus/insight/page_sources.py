@@ -19,7 +19,7 @@ class PageSources:
     """One scheduler and its surroundings; the callables are called for each request.
 
     pods: all pods by ``namespace/name``.
-    leads: returns whether this instance decides anything.
+    standby: returns why this instance decides nothing, "" if it decides.
     synced: returns whether all informers have their first list.
     last_reload: returns the result of the latest reload, None if there was none.
     plugin_health: returns the body of /pluginz.
@@ -32,7 +32,7 @@ class PageSources:
     scheduler: Scheduler
     explainer: Explainer
     pods: Mapping[str, Pod]
-    leads: Callable[[], bool]
+    standby: Callable[[], str]
     synced: Callable[[], bool]
     last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
     plugin_health: Callable[[], Mapping[str, Any]] = dict

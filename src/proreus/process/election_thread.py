@@ -79,6 +79,10 @@ class ElectionThread:
         """Return the Lease as Events refer to it; None before the elector has read it."""
         return None if self._elector is None else self._elector.reference()
 
+    def leader(self) -> str:
+        """Return the holder of the Lease as last seen, "" for none; from any thread."""
+        return "" if self._elector is None else self._elector.leader
+
     async def run(self) -> None:
         """Acquire the Lease, keep it, and raise ``LeaseLost`` when that fails.
 

@@ -102,12 +102,12 @@ def make_server(
     if options.shadow is not None:
         server.add_page("/shadowz", lambda _: json_body(state.shadow()))
     explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
-    add_explain_pages(server, explainer, lambda: state.leads)
+    add_explain_pages(server, explainer, state.standby)
     if options.dry_runs or options.dashboard:
         # One for all: its limits are those of the process.
         dry_runs = DryRunService(assembly)
         if options.dry_runs:
-            add_dry_run_pages(server, dry_runs, lambda: state.leads)
+            add_dry_run_pages(server, dry_runs, state.standby)
 
     def plugin_health() -> dict[str, Any]:
         return {
@@ -121,7 +121,7 @@ def make_server(
             scheduler,
             explainer,
             stores.store(PODS),
-            leads=lambda: state.leads,
+            standby=state.standby,
             synced=lambda: state.synced,
             last_reload=lambda: state.last_reload,
             plugin_health=plugin_health,

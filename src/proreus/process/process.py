@@ -270,6 +270,7 @@ class Process:
             component=next(iter(self._scheduler.profiles)),
             clock=self._clock,
         )
+        self.state.leader = self._election.leader
         self._tasks.start("leader election", self._election.run())
         await leading.wait()
 

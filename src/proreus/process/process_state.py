@@ -17,7 +17,7 @@ class ProcessState(Struct):
     ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
     the process is about to end. ``last_reload``: result of the latest reload, for /configz.
     ``plugin_files``: the out-of-tree plugin files in force, for /pluginz and /configz. ``shadow``:
-    returns the body of /shadowz.
+    returns the body of /shadowz. ``leader``: returns the holder of the Lease, "" for none.
     """
 
     config: SchedulerConfiguration
@@ -27,3 +27,14 @@ class ProcessState(Struct):
     last_reload: dict[str, Any] | None = None
     plugin_files: list[PluginFile] = field(default_factory=list)
     shadow: Callable[[], dict[str, Any]] = dict
+    leader: Callable[[], str] = str
+
+    def standby(self) -> str:
+        """Return whom to ask instead of this instance, as a sentence; "" while it leads."""
+        if self.leads:
+            return ""
+        holder = self.leader()
+        if not holder:
+            return "this instance does not lead, and knows no other that does"
+        pod = holder.partition("_")[0]
+        return f"this instance does not lead: ask {pod}, which holds the Lease (as {holder})"

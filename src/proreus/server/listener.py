@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 
+from proreus.base.addresses import authority
 from proreus.base.errors import ConfigError
 from proreus.server.options import ServingOptions
 
@@ -38,7 +39,9 @@ def listen(options: ServingOptions) -> socket.socket:
             return _bound(family, address, options)
         except (OSError, ValueError) as error:
             problem = error
-    raise ConfigError(f"failed to listen on {host}:{options.secure_port}: {problem}") from problem
+    raise ConfigError(
+        f"failed to listen on {authority(host, options.secure_port)}: {problem}"
+    ) from problem
 
 
 def _bound(family: int, address: str, options: ServingOptions) -> socket.socket:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from proreus.base import logs
+from proreus.base.addresses import authority
 from proreus.base.errors import ConfigError
 from proreus.server.connections import ConnectionLimits, ConnectionServer
 from proreus.server.responses import plain
@@ -57,8 +58,7 @@ class LocalServer:
     @property
     def url(self) -> str:
         """The address of the pages."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self.port}"
+        return f"http://{authority(self._host, self.port)}"
 
     async def start(self) -> None:
         """Listen; raises ``ConfigError`` if that fails."""
@@ -66,7 +66,8 @@ class LocalServer:
         try:
             listener = socket.create_server((self._host, self.port), family=family)
         except OSError as error:
-            raise ConfigError(f"failed to listen on {self._host}:{self.port}: {error}") from error
+            address = authority(self._host, self.port)
+            raise ConfigError(f"failed to listen on {address}: {error}") from error
         listener.setblocking(False)
         self.port = listener.getsockname()[1]
         limits = ConnectionLimits.within_open_files()

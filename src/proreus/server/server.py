@@ -19,6 +19,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proreus.base import logs
+from proreus.base.addresses import authority
 from proreus.base.errors import ApiError, ConfigError
 from proreus.base.kubernetes_version import DEFAULT_VERSION
 from proreus.base.metrics import SchedulerMetrics
@@ -122,6 +123,7 @@ class Server:
             HealthEndpoint("livez", (PING, *sources.livez), self._slis),
             HealthEndpoint("readyz", sources.readyz, self._slis),
         ]
+        self._listed_paths = ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"]
         self._pages = self._mux()
         self._sections: list[Section] = []
         self._certificate: ServingCertificate | None = None
@@ -139,10 +141,12 @@ class Server:
     def add_page(self, path: str, page: Page) -> None:
         """Serve another path (exact match), with authorization."""
         self._pages[path] = page
+        self._listed_paths.append(path)
 
     def add_section(self, section: Section) -> None:
         """Serve all paths below one; they are authorized together."""
         self._sections.append(section)
+        self._listed_paths.append(section.path)
 
     async def start(self, listener: socket.socket | None = None) -> None:
         """Listen, on the caller's socket if given; raises ``ConfigError`` if that fails."""
@@ -164,7 +168,7 @@ class Server:
             asyncio.create_task(self._follow_files(certificate)),
             asyncio.create_task(self._follow_client_ca(certificate)),
         ]
-        log.info("Serving securely", address=f"{address}:{self.port}")
+        log.info("Serving securely", address=authority(address, self.port))
 
     async def stop(self) -> None:
         """Stop listening, within five seconds; requests in progress have half of it to complete."""
@@ -284,13 +288,12 @@ class Server:
             pages[f"/{endpoint.name}"] = _health_root(endpoint)
             for check in endpoint.checks:
                 pages[f"/{endpoint.name}/{check.name}"] = _health_check(endpoint, check.name)
-        listed_paths = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
         zpages = ZPages(
             sources.component,
             sources.flags,
             sources.binary_version,
             sources.emulation_version,
-            listed_paths,
+            self._listed_paths,
         )
         pages["/flagz"] = lambda request: zpages.flagz(request.headers.get("Accept", ""))
         pages["/statusz"] = lambda request: zpages.statusz(request.headers.get("Accept", ""))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -39,7 +39,7 @@ class ZPages:
     flags: Mapping[str, str]
     binary_version: str
     emulation_version: str
-    paths: tuple[str, ...]
+    paths: Sequence[str]
     clock: Clock = field(default_factory=RealClock)
     delimiter: str = field(default_factory=lambda: random.choice((":", ": ", "=", " ")))
 
@@ -62,7 +62,7 @@ class ZPages:
             "Go version": runtime,  # the page's key, with our interpreter's version
             "Binary version": self.binary_version,
             "Emulation version": self.emulation_version,
-            "Paths": " ".join(self.paths),
+            "Paths": " ".join(sorted(self.paths)),
         }
         fields = {
             "startTime": rfc3339(self._started),
@@ -70,7 +70,7 @@ class ZPages:
             "goVersion": runtime,
             "binaryVersion": self.binary_version,
             "emulationVersion": self.emulation_version,
-            "paths": list(self.paths),
+            "paths": sorted(self.paths),
         }
         return self._page("Statusz", accept, lines, fields)
 

@@ -1,10 +1,15 @@
+import contextlib
+
 import pytest
 
+from proreus.base.errors import ConfigError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.writing.request_window import RequestWindow
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.process import clients
 from proreus.process.options import RunOptions
+from proreus.process.process_state import ProcessState
+from proreus.server.options import AuthorizationOptions, ServingOptions
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,39 @@ def test_settings_without_effect_are_named_with_what_to_write_instead(
 ):
     config = SchedulerConfiguration(client_connection=ClientConnection(kubeconfig=kubeconfig))
     assert clients.ignored_settings(RunOptions(**options), config, environ) == ignored
+
+
+@pytest.mark.parametrize(
+    ("options", "kubeconfig", "flag"),
+    [
+        ({}, "/nope", "--kubeconfig, or by clientConnection.kubeconfig beside --config"),
+        (
+            {"serving": ServingOptions(authorization=AuthorizationOptions(kubeconfig="/nope"))},
+            "",
+            "--authorization-kubeconfig",
+        ),
+    ],
+)
+async def test_a_kubeconfig_that_is_not_there_is_said_with_the_flag(options, kubeconfig, flag):
+    config = SchedulerConfiguration(client_connection=ClientConnection(kubeconfig=kubeconfig))
+    given = RunOptions(**({"master": "http://127.0.0.1:1"} if not kubeconfig else {}), **options)
+    async with contextlib.AsyncExitStack() as stack:
+        with pytest.raises(ConfigError) as caught:
+            await clients.make_clients(given, config, SchedulerMetrics(), stack)
+    explained = f"kubeconfig: no such file: /nope; name a kubeconfig by {flag}"
+    assert caught.value.explained == explained
+
+
+def test_a_standby_names_who_leads():
+    state = ProcessState(SchedulerConfiguration())
+    assert state.standby() == "this instance does not lead, and knows no other that does"
+    state.leader = lambda: "proreus-5d9f-x2x_0c1f"
+    assert state.standby() == (
+        "this instance does not lead: ask proreus-5d9f-x2x, which holds the Lease "
+        "(as proreus-5d9f-x2x_0c1f)"
+    )
+    state.leads = True
+    assert state.standby() == ""
 
 
 def test_requests_are_counted():

@@ -53,8 +53,8 @@ async def pages(serve, FakeApi):
     allowed += [("autoscaler", "put", PATH), ("autoscaler", "put", DOCUMENT_PATH)]
     api = FakeApi(tokens={"t": CALLER}, allowed=allowed)
     client, server = await serve(api)
-    service, leads = FakeService(), [True]
-    add_dry_run_pages(server, service, lambda: leads[0], read_seconds=0.3)
+    service, standby = FakeService(), [""]
+    add_dry_run_pages(server, service, lambda: standby[0], read_seconds=0.3)
 
     async def post(body, path=PATH, **options):
         options.setdefault("headers", {"Authorization": "Bearer t"})
@@ -63,7 +63,7 @@ async def pages(serve, FakeApi):
         answer, text = await client(path, data=data, **options)
         return answer, json.loads(text)
 
-    post.service, post.leads = service, leads
+    post.service, post.standby = service, standby
     return post
 
 
@@ -123,8 +123,9 @@ async def test_too_many_are_refused_with_a_time_to_wait(pages):
 
 
 async def test_only_who_leads_answers(pages):
-    pages.leads[0] = False
-    assert (await pages(QUESTION))[0].status == 503
+    pages.standby[0] = "ask proreus-1"
+    answer, body = await pages(QUESTION)
+    assert (answer.status, body["message"]) == (503, "ask proreus-1")
 
 
 async def test_large_bodies_are_refused(pages):

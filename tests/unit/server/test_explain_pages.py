@@ -31,15 +31,15 @@ async def pages(serve, FakeApi):
     paths = ("/explain/pod", "/explain/node", "/explain/queue")
     api = FakeApi(tokens={"t": READER}, allowed=[("reader", "get", path) for path in paths])
     client, server = await serve(api)
-    explainer, leads = FakeExplainer(), [True]
-    add_explain_pages(server, explainer, lambda: leads[0])
+    explainer, standby = FakeExplainer(), [""]
+    add_explain_pages(server, explainer, lambda: standby[0])
 
     async def get(path, **options):
         options.setdefault("headers", {"Authorization": "Bearer t"})
         answer, body = await client(path, **options)
         return answer.status, json.loads(body)
 
-    get.explainer, get.leads = explainer, leads
+    get.explainer, get.standby = explainer, standby
     return get
 
 
@@ -61,9 +61,9 @@ async def test_wrong_questions(pages):
 
 
 async def test_a_standby_says_that_it_does_not_lead(pages):
-    pages.leads[0] = False
+    pages.standby[0] = "ask proreus-1"
     status, body = await pages("/explain/queue")
-    assert (status, body["reason"]) == (503, "ServiceUnavailable")
+    assert (status, body["reason"], body["message"]) == (503, "ServiceUnavailable", "ask proreus-1")
 
 
 async def test_the_right_to_read_metrics_is_another_one(pages):

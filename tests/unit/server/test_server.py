@@ -219,6 +219,15 @@ async def test_configz(serve):
     }
 
 
+async def test_statusz_lists_the_pages_that_are_added(serve):
+    client, server = await serve(authorization=OPEN)
+    server.add_page("/pluginz", lambda _: None)
+    _, body = await client("/statusz")
+    listed = next(line for line in body.splitlines() if line.startswith("Paths"))
+    paths = "/configz /flagz /healthz /livez /metrics /pluginz /readyz"
+    assert listed.endswith(paths)
+
+
 async def test_unknown_paths(serve):
     client, _ = await serve(authorization=OPEN)
     answer, body = await client("/nowhere")

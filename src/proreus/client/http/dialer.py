@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import aiohappyeyeballs
 import httptools
 
+from proreus.base.addresses import authority
 from proreus.base.errors import ConfigError
 from proreus.client.http.http_connection import MOST_HEAD_BYTES
 
@@ -270,11 +271,6 @@ def _in_ascii(host: str) -> str:
 def _name_in_certificate(host: str) -> str:
     # A dot at the end tells the resolver not to try search domains; certificates have none.
     return host.removesuffix(".")
-
-
-def authority(host: str, port: int) -> str:
-    """Return ``host:port``, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def basic_authorization(url: SplitResult) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from proreus.base.addresses import authority
 from proreus.base.errors import ConfigError, ExtenderError
 from proreus.base.logs import logger
 from proreus.client.credentials.credentials import stamp_of
@@ -249,8 +250,8 @@ def _go_error_text(error: Exception, url: str) -> str:
         case aiohttp.ClientConnectorDNSError():
             return f"dial tcp: lookup {error.host}: no such host"
         case aiohttp.ClientConnectorError():
-            host = f"[{error.host}]" if ":" in str(error.host) else error.host
-            return f"dial tcp {host}:{error.port}: connect: {_strerror(error.os_error)}"
+            address = authority(str(error.host), error.port)
+            return f"dial tcp {address}: connect: {_strerror(error.os_error)}"
         case aiohttp.ServerDisconnectedError():
             return "EOF"
         case aiohttp.NonHttpUrlClientError() | aiohttp.InvalidURL():

@@ -47,7 +47,7 @@ class Dashboard:
             base=PATH,
             title=sources.title,
             version=sources.version,
-            leads=sources.leads,
+            standby=sources.standby,
             changes=sources.changes,
             what_if=sources.dry_runs is not None,
         )

@@ -81,7 +81,7 @@ class Pages:
     ) -> tuple[QueueReason, str, WhatWouldHelp | None]:
         """Return a reason with the text for its longest waiting pod, and what would help that."""
         namespace, _, name = reason.oldest.partition("/")
-        text = short_reasons(self._sources.explainer.last_failure(reason.oldest))
+        text = short_reasons(self._sources.explainer.why_waiting(reason.oldest))
         if number >= _REASONS_WITH_HELP:
             return reason, text, None
         explained = self._help.explanation(namespace, name)
@@ -99,7 +99,7 @@ class Pages:
             sources.scheduler.queue,
             sources.pods,
             sources.clock,
-            sources.explainer.last_failure,
+            sources.explainer.why_waiting,
             listing,
         )
         return self._render(template, here="pods", found=found, listing=listing)

@@ -44,7 +44,7 @@ class SharingPages:
         self._sources = sources
         self._render = renderer.page
         self._help = helps
-        self._groups = Groups(sources.scheduler, sources.clock, sources.explainer.last_failure)
+        self._groups = Groups(sources.scheduler, sources.clock, sources.explainer.why_waiting)
         self.by_name: dict[str, PageFunction] = {
             "groups": partial(self._group_list, "groups.html"),
             "group-table": partial(self._group_list, "group_table.html"),
@@ -116,7 +116,7 @@ class SharingPages:
             return GroupMember(pod.key, node or "being scheduled", bool(node), 0, "")
         group = queue.pod_groups and queue.pod_groups.group_of(queued.pod)
         place = queue.queue_name_of(group.key if group else queued.key) or "incomplete"
-        reasons = short_reasons(self._sources.explainer.last_failure(pod.key))
+        reasons = short_reasons(self._sources.explainer.why_waiting(pod.key))
         return GroupMember(pod.key, place, False, queued.attempts, reasons)
 
     # ---- quotas --------------------------------------------------------------------------------

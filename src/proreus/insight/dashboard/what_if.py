@@ -62,8 +62,8 @@ class WhatIf:
         if not is_same_origin(request):
             text = "The form did not come from this page, or the browser does not say where from."
             return self._page(403, {}, problem=text)
-        if not self._sources.leads():
-            return self._page(503, {}, problem="Ask the instance that holds the Lease.")
+        if standby := self._sources.standby():
+            return self._page(503, {}, problem=f"Not asked: {standby}.")
         fields: dict[str, str] = {}
         try:
             with self._sources.dry_runs().admit():

@@ -29,16 +29,15 @@ READ_SECONDS = 10.0
 def add_dry_run_pages(
     server: Server,
     service: DryRunService,
-    leads: Callable[[], bool],
+    standby: Callable[[], str],
     read_seconds: float = READ_SECONDS,
 ) -> None:
-    """Serve dry runs; ``leads``: whether this instance schedules."""
+    """Serve dry runs; ``standby`` returns why this instance does not, "" if it does."""
 
     async def respond(request: web.BaseRequest) -> web.Response:
         if request.method != "POST":
             return method_not_allowed("POST")
-        if not leads():
-            text = "this instance does not lead: ask the one that holds the Lease"
+        if text := standby():
             return status_body(503, "ServiceUnavailable", text)
         try:
             with service.admit():

@@ -100,10 +100,16 @@ class Explainer:
         records = self._records.of(f"{namespace}/{name}")[:limit]
         return tuple(explain_attempt(record, self._pods, names=0, nodes=0) for record in records)
 
-    def last_failure(self, key: str) -> str:
-        """Return the message of a waiting pod's last attempt, "" if none is recorded."""
+    def why_waiting(self, key: str) -> str:
+        """Return the message of a waiting pod's last attempt, or which group is missing; or ""."""
         record = None if self._records is None else self._records.latest(key)
-        return "" if record is None or record.failure is None else record.failure.message
+        if record is not None and record.failure is not None:
+            return record.failure.message
+        queued = self._scheduler.queue.get(key)
+        group = None if queued is None else group_of(self._scheduler, queued.pod)
+        if group is None or not group.missing:
+            return ""
+        return f"{group.missing} does not exist: the pod waits until it is created"
 
     def preemptions(self, limit: int) -> tuple[Preemption, ...]:
         """Return the recorded preemptions, the latest first."""

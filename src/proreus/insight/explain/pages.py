@@ -25,15 +25,14 @@ POD, NODE, QUEUE = "/explain/pod", "/explain/node", "/explain/queue"
 _LONG_SECONDS = 0.2
 
 
-def add_explain_pages(server: Server, explainer: Explainer, leads: Callable[[], bool]) -> None:
-    """Serve explanations; ``leads``: whether this instance decides anything."""
+def add_explain_pages(server: Server, explainer: Explainer, standby: Callable[[], str]) -> None:
+    """Serve explanations; ``standby`` returns why this instance does not, "" if it does."""
 
     def serve(path: str, explain: Callable[[web.BaseRequest], Explanation]) -> None:
         def respond(request: web.BaseRequest) -> web.Response:
             if request.method != "GET":
                 return method_not_allowed("GET")
-            if not leads():
-                text = "this instance does not lead: ask the one that holds the Lease"
+            if text := standby():
                 return status_body(503, "ServiceUnavailable", text)
             started = perf_counter()
             try:

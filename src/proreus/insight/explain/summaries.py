@@ -63,7 +63,9 @@ def _attempt(explanation: PodExplanation) -> str:
         pods = "1 pod is" if victims == 1 else f"{victims} pods are"
         return f"Attempt {waiting.attempts}: {pods} evicted for it on {attempt.nominated_node}."
     if group is not None and group.min_count > 1 and group.scheduled < group.min_count:
-        return f"Attempt {waiting.attempts}: {group_summary(group)}"
+        # The attempt is recorded; the group has been asked about anew, if it has.
+        now = "" if group.fits is None else " failed. Now"
+        return f"Attempt {waiting.attempts}{now}: {group_summary(group)}"
     number = f"Attempt {waiting.attempts}"
     if attempt is None:
         plugins = _and(waiting.rejected_by)

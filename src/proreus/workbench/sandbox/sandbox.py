@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import yaml
 
+from proreus.base.addresses import authority
 from proreus.base.clock import Clock
 from proreus.workbench.sandbox.cluster import make_nodes
 from proreus.workbench.sandbox.http import HttpServer, make_server_context
@@ -88,11 +89,11 @@ class Sandbox:
         """Start the servers and the kubelets."""
         listen = self._listen
         number = await self._http.listen(listen.host, listen.port)
-        self.url = f"http://{listen.host}:{number}"
+        self.url = f"http://{authority(listen.host, number)}"
         if listen.tls:
             context, self._certificate = make_server_context(listen.host)
             number = await self._http.listen(listen.host, listen.secure_port, context)
-            self.secure_url = f"https://{listen.host}:{number}"
+            self.secure_url = f"https://{authority(listen.host, number)}"
         self._publish_client_ca()
         if self.kubelets is not None:
             self.kubelets.start()

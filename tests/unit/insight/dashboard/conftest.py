@@ -54,14 +54,14 @@ class World:
         clock = self.cluster.clock
         recorder = DecisionRecorder.of(self.scheduler, clock)
         pods = self.cluster.api.store(PODS)
-        self.leads = True
+        self.standby = ""
         self.reload: dict[str, Any] | None = None
         self.plugins: list[dict[str, Any]] = []
         self.sources = PageSources(
             self.scheduler,
             Explainer(self.scheduler, recorder, pods, clock),
             pods,
-            leads=lambda: self.leads,
+            standby=lambda: self.standby,
             synced=lambda: True,
             last_reload=lambda: self.reload,
             plugin_health=lambda: {"plugins": self.plugins},

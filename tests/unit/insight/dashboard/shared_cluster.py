@@ -118,7 +118,7 @@ class SharedCluster:
             scheduler,
             Explainer(scheduler, recorder, pods, clock),
             pods,
-            leads=lambda: True,
+            standby=str,
             synced=lambda: True,
             version="0.1.0",
             clock=clock,

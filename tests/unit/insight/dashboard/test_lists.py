@@ -79,7 +79,7 @@ def listed(world, **asked):
     query = "&".join(f"{name}={value}" for name, value in asked.items())
     listing = Listing(make_mocked_request("GET", f"/?{query}"), "pods", COLUMNS, FILTERS)
     sources = world.sources
-    message_of = sources.explainer.last_failure
+    message_of = sources.explainer.why_waiting
     return list_pods(world.scheduler.queue, sources.pods, sources.clock, message_of, listing)
 
 

@@ -139,7 +139,7 @@ async def test_gangs_that_a_plugin_holds_at_permit_are_listed_with_their_pods():
     await asyncio.sleep(0)
     held = held_pods(cluster.scheduler, cluster.clock)
     assert [(one.node, one.plugins) for one in held] == [("n", ("Coscheduling",))] * 2
-    [row] = Groups(cluster.scheduler, cluster.clock, explainer.last_failure).rows()
+    [row] = Groups(cluster.scheduler, cluster.clock, explainer.why_waiting).rows()
     assert (row.key, row.kind, row.needed, row.pods) == ("default/gang", "of a plugin", 3, 3)
     assert (row.placed, row.waiting, row.state) == (2, 1, "waiting")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _Output = Literal["table", "json", "yaml"]
 
 
-@click.group("explain", short_help="Say why a pod waits, or why it got its node.")
+@click.group("explain", short_help="Ask a running scheduler about a pod, a node or its queue.")
 def command() -> None:
     """Ask a running scheduler about a pod, a node or its queue.
 
@@ -24,7 +24,7 @@ def command() -> None:
     """
 
 
-@click.command("pod")
+@click.command("pod", short_help="Say why a pod waits, or why it got its node.")
 @click.argument("pod", metavar="[NAMESPACE/]NAME")
 @documented_options
 @access_options

@@ -91,7 +91,7 @@ def group_tables(group: GroupState) -> Iterator[RenderableType]:
             for one in group.blocking
             for rejected in one.rejected
         )
-        yield new_table("Pods without a node", "pods", "plugin", "reason", "nodes", rows=rows)
+        yield new_table("Pods without a node now", "pods", "plugin", "reason", "nodes", rows=rows)
 
 
 def group_facts(group: GroupState) -> str:

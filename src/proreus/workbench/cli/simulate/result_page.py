@@ -33,7 +33,7 @@ class ResultPage:
             scheduler,
             Explainer(scheduler, recorder, cluster.pods, cluster.clock),
             cluster.pods,
-            leads=lambda: True,
+            standby=str,
             synced=lambda: True,
             title="proreus simulate",
             clock=cluster.clock,
