@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from threading import get_ident
+
 import pytest
 from aiohttp import web
 
@@ -31,6 +33,14 @@ async def get(url: str, **headers: str) -> bytes:
 async def test_the_body_is_returned(address: str) -> None:
     assert await get(address) == b"nobody"
     assert await get(address, Authorization="Bearer t") == b"Bearer t"
+
+
+async def test_aiohttp_is_imported_in_a_thread(address: str, monkeypatch) -> None:
+    threads = []
+    monkeypatch.setattr(module, "_import_aiohttp", lambda: threads.append(get_ident()))
+    await get(address)
+    assert len(threads) == 1
+    assert threads != [get_ident()]
 
 
 async def test_another_status_is_an_error(address: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,8 @@ async def http_get(
     insecure_skip_verify: bool,
 ) -> bytes:
     """Return the body of an answer with status 200; raises ``ApiError`` otherwise."""
-    # Here, since a start does without aiohttp, and few plugins need this.
+    # In a thread: it takes so long that the plugin would be reported for blocking the event loop.
+    await asyncio.to_thread(_import_aiohttp)
     import aiohttp
 
     # A session a request: they are seconds apart, and a connection that is kept open would be one
@@ -38,12 +40,18 @@ async def http_get(
     except TimeoutError:
         raise ApiError(0, "Timeout", f"{url} did not answer in {timeout_seconds:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise ApiError(0, "NoAnswer", f"{url} cannot be read: {error}") from error
+        # Its text says all that an operator can use; its traceback has fifty lines.
+        raise ApiError(0, "NoAnswer", f"{url} cannot be read: {error}") from None
     if status != 200:
         raise ApiError(status, reason, f"{url} answered {status} {reason}")
     if body is None:
         raise ApiError(0, "TooLarge", f"{url} answered with more than {MAX_BODY_BYTES} bytes")
     return body
+
+
+def _import_aiohttp() -> None:
+    # Not before, since a start does without aiohttp, and few plugins need it.
+    import aiohttp  # noqa: F401
 
 
 async def read_body(response: ClientResponse, most: int) -> bytes | None:
