@@ -157,7 +157,8 @@ PAGE = (
     Section(
         "Testing kit",
         "proreus.testing",
-        "Harness HarnessOptions Outcome Event make_pod make_node make_table make_plugin FakeHandle",
+        "Harness HarnessOptions Outcome Event BlockingCallWarning make_pod make_node make_table "
+        "make_plugin FakeHandle",
     ),
     Section(
         "Agreement of both forms",

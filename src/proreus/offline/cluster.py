@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor
 from time import perf_counter
 from typing import Any
@@ -21,6 +21,7 @@ from proreus.engine.extenders.extender import TransportFactory, new_transport
 from proreus.engine.guards.avoided_nodes import NEVER_AVOID, AvoidanceRules
 from proreus.engine.runtime.plugin_health import (
     DEFAULT_RULES,
+    CurrentCall,
     EventSink,
     FailureRules,
     HealthContext,
@@ -54,6 +55,7 @@ class OfflineOptions:
     plugins that read from other servers.
     ``shares_nodes``, ``delete_overcommitting_pods``: see ``Environment``.
     ``decision_record_bytes``: what the record of decisions may take; 0 = none is kept.
+    ``current_call``: learns which out-of-tree plugin is called.
     """
 
     seed: int = 0
@@ -71,6 +73,7 @@ class OfflineOptions:
     http_get: HttpGet = http_get
     delete_overcommitting_pods: bool = False
     decision_record_bytes: int = 0
+    current_call: CurrentCall = field(default_factory=CurrentCall)
 
 
 class OfflineCluster:
@@ -96,7 +99,11 @@ class OfflineCluster:
         self.metrics = SchedulerMetrics(version=feature_gates.emulation_version)
         self.tasks = SpawnedTasks()
         health_context = HealthContext(
-            self.clock, self.metrics, options.rules, options.record_event
+            self.clock,
+            self.metrics,
+            options.rules,
+            options.record_event,
+            current_call=options.current_call,
         )
         self.tracebacks = health_context.tracebacks
         """The log of what plugins raise."""

@@ -8,12 +8,14 @@ shared; ``strategies``: the random clusters for that. The last two need ``hypoth
 See docs/testing-plugins.md.
 """
 
+from proreus.testing.blocking_calls import BlockingCallWarning
 from proreus.testing.builders import make_node, make_plugin, make_pod, make_table
 from proreus.testing.fake_handle import FakeHandle
 from proreus.testing.harness import Harness, HarnessOptions
 from proreus.testing.outcome import Event, Outcome
 
 __all__ = [
+    "BlockingCallWarning",
     "Event",
     "FakeHandle",
     "Harness",

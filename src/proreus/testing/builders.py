@@ -213,6 +213,8 @@ def with_defaults(obj: JsonObject) -> JsonObject:
 
     A custom object stays as it is. Raises ``LookupError`` for an unknown kind.
     """
+    if not isinstance(obj, Mapping):
+        raise TypeError(f"objects are given by make_pod, make_node or as in YAML, not as {obj!r}")
     kind, group = obj.get("kind", ""), obj.get("apiVersion", "").rpartition("/")[0]
     if "." in group and (kind not in BY_KIND or BY_KIND[kind].group != group):
         return obj

@@ -33,6 +33,7 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
+from proreus.testing.blocking_calls import WatchedCall
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver, QueueName
 from proreus.testing.outcome import Event, Outcome
@@ -100,7 +101,7 @@ class Harness:
                 loaded,
                 registry,
                 feature_gates,
-                OfflineOptions(options.seed, http_get=options.http_get),
+                OfflineOptions(options.seed, http_get=options.http_get, current_call=WatchedCall()),
             )
 
         self._cluster = self._runner.run(build())
@@ -185,6 +186,8 @@ class Harness:
 
         ``profile``: its schedulerName; "" for the first profile.
         """
+        if not isinstance(plugin, type):
+            raise TypeError(f"plugin takes the class of a plugin, not {plugin!r}")
         profiles = self.scheduler.profiles
         chosen = profiles[profile] if profile else next(iter(profiles.values()))
         for made in chosen.plugins:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.objects.kinds import PODS
 from proreus.plugins.node_resources_fit import NodeResourcesFit
-from proreus.testing import Event, Harness, HarnessOptions, make_node, make_pod
+from proreus.testing import BlockingCallWarning, Event, Harness, HarnessOptions, make_node, make_pod
 
 GPU = {"nvidia.com/gpu": 8}
 
@@ -427,6 +428,29 @@ def test_raises_what_background_work_raises_whenever_it_does() -> None:
             cluster.advance(seconds)
 
 
+class Sleepy(FilterPlugin):
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        time.sleep(0.3)
+        return None
+
+
+class SleepyWork(BackgroundPlugin, PostBindPlugin):
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        pass
+
+    async def run_in_background(self) -> None:
+        await asyncio.sleep(10)
+        time.sleep(0.3)  # noqa: ASYNC251
+
+
+def test_warns_of_plugins_that_block() -> None:
+    with pytest.warns(BlockingCallWarning, match=r"Sleepy blocked at Filter for 0\.\d+ s"):
+        Harness([Sleepy], 1).schedule(make_pod("web"))
+    cluster = Harness([SleepyWork], 1)
+    with pytest.warns(BlockingCallWarning, match="SleepyWork blocked at Background"):
+        cluster.advance(11)
+
+
 def test_a_status_that_is_none_is_raised_in_the_test() -> None:
     class Texts(FilterPlugin):
         def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -575,6 +599,13 @@ def test_a_name_has_one_class() -> None:
         with pytest.raises(TypeError, match="is that of another plugin"):
             Harness(plugins)
     Harness([NodeResourcesFit, Threshold])
+
+
+def test_objects_and_plugins_of_the_wrong_type_are_errors() -> None:
+    with pytest.raises(TypeError, match="objects are given by make_pod, make_node or as in YAML"):
+        Harness([], 1, ["web"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="takes the class of a plugin, not 'Threshold'"):
+        Harness([Threshold], 1).plugin("Threshold")  # type: ignore[arg-type]
 
 
 def test_lookup_errors_list_what_exists() -> None:
