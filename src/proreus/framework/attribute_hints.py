@@ -31,6 +31,15 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
         "set": "state.write(key, data)",
     },
     "FakeHandle": _HANDLE,
+    "NodeTable": {
+        "get": "nodes[nodes.rows[name]]",
+        "items": "for node in nodes",
+        "list": "for node in nodes",
+        "names": "nodes.rows",
+        "nodes": "for node in nodes",
+        "node_infos": "for node in nodes",
+        "values": "for node in nodes",
+    },
     "NodeInfo": {
         "annotations": "node.node.metadata.annotations",
         "node_name": "node.name",
@@ -70,17 +79,18 @@ class AttributeHints:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            cls = type(self).__name__
-            text = f"{cls!r} object has no attribute {name!r}"
-            hint = None if name.startswith("_") else _hint(cls, dir(self), name)
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            hint = None if name.startswith("_") else _hint(self, name)
             raise AttributeError(f"{text}; write {hint}" if hint else text, name=name, obj=self)
 
 
-def _hint(cls: str, attributes: list[str], name: str) -> str | None:
+def _hint(obj: object, name: str) -> str | None:
     name = _WORD_BEGINS.sub("_", name).lower()
+    cls = next(one.__name__ for one in type(obj).__mro__ if one.__name__ in _WORDS)
     wrapped, wrapped_type = _WRAPPED.get(cls, ("", object))
+    attributes = dir(obj)
     for word in (name, name.removeprefix("get_")):
-        if word in _WORDS.get(cls, ()):
+        if word in _WORDS[cls]:
             return _WORDS[cls][word]
         if word in attributes:
             return f".{word}"

@@ -19,6 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from proreus.base.int64 import MAX_INT64
+from proreus.framework.attribute_hints import AttributeHints
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
     NO_IMAGES,
@@ -49,7 +50,7 @@ _SPARE_SETS = 1024
 _MANY_PORTS = 1000
 
 
-class NodeTable:
+class NodeTable(AttributeHints):
     """Columns over nodes, and their ``NodeInfo`` rows.
 
     ``len(table)`` is the number of nodes, ``table[row]`` a node's ``NodeInfo``, ``for node in
@@ -93,7 +94,10 @@ class NodeTable:
         return self.size
 
     def __getitem__(self, row: int) -> NodeInfo:
-        return self.infos[row]
+        try:
+            return self.infos[row]
+        except TypeError:
+            raise TypeError(f"{row!r} is no row; write nodes[nodes.rows[name]]") from None
 
     def __iter__(self) -> Iterator[NodeInfo]:
         return iter(self.infos)

@@ -70,6 +70,14 @@ def test_a_handle_knows_the_names_of_go(make: Callable[[], Handle]) -> None:
             getattr(handle, name)
 
 
+def test_a_table_says_how_to_get_a_node() -> None:
+    nodes = FakeHandle([make_node("n")]).nodes
+    with pytest.raises(AttributeError, match=r"write for node in nodes$"):
+        _ = nodes.nodes  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"'n' is no row; write nodes\[nodes.rows\[name\]\]"):
+        _ = nodes["n"]  # type: ignore[index]
+
+
 def test_requests_and_state_name_the_right_way() -> None:
     with pytest.raises(AttributeError, match=r"write pod.requests.amounts\[\"cpu\"\]"):
         _ = make_pod().requests.cpu  # type: ignore[attr-defined]
