@@ -192,6 +192,15 @@ class Change(Enum):
         V1_38,
         "a profile may have several plugins that generate placements, which are intersected",
     )
+    OVERHEAD_BY_CONTAINER = (
+        V1_38,
+        "what a device takes for each container counts while that container runs, so of an init "
+        "container for the peak only; the claim for extended resources is named in the status",
+    )
+    PARTIAL_LIMITS_OMITTED = (
+        V1_38,
+        "/metrics/resources has no limit of a pod for cpu or memory unless all its containers have",
+    )
     POD_GROUP_ENTITIES = (
         V1_37,
         "a pod group is queued, tried and backed off as a whole, and preempts as a whole",

@@ -36,7 +36,8 @@ class PodResourcesOptions(NamedTuple):
     ``resized_by_sum``: the larger of the pod's sums, instead of the sum of each container's larger
     (``Change.RESIZED_REQUESTS_BY_SUM``). ``pod_level_resize``: pod-level resources in the status
     (InPlacePodLevelResourcesVerticalScaling). ``scores_as_filtered``: NodeResourcesFit scores by
-    the same parts as its Filter (``Change.FIT_SCORES_POD_LEVEL``).
+    the same parts as its Filter (``Change.FIT_SCORES_POD_LEVEL``). ``overhead_by_container``: see
+    ``Change.OVERHEAD_BY_CONTAINER``.
     """
 
     pod_level: bool = True
@@ -44,6 +45,7 @@ class PodResourcesOptions(NamedTuple):
     resized_by_sum: bool = False
     pod_level_resize: bool = True
     scores_as_filtered: bool = False
+    overhead_by_container: bool = False
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodResourcesOptions:
@@ -54,8 +56,21 @@ class PodResourcesOptions(NamedTuple):
             gates.includes(Change.RESIZED_REQUESTS_BY_SUM),
             gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
             gates.includes(Change.FIT_SCORES_POD_LEVEL),
+            gates.includes(Change.OVERHEAD_BY_CONTAINER),
         )
 
+
+class DeviceResources(NamedTuple):
+    """The amounts that a pod's devices take of its node, in nano-units.
+
+    ``fixed``: for the pod's whole life; ``by_container``: with each container.
+    """
+
+    fixed: Nano
+    by_container: Mapping[str, Nano]
+
+
+NO_DEVICES = DeviceResources({}, {})
 
 DEFAULT_RESOURCES_OPTIONS = PodResourcesOptions()
 
@@ -129,13 +144,14 @@ def _pod_requests_nano(
     requested: RequestsOf | None = None,
 ) -> Nano:
     """Return the sum. ``requested`` returns the amounts of a container that is not resized."""
-    taken = resources_of_devices(pod) if options.devices else {}
+    taken = NO_DEVICES
+    if options.devices:
+        taken = resources_of_devices(pod, by_container=options.overhead_by_container)
     if use_status and options.resized_by_sum:
         total = _largest_sum(pod, missing, taken, pod_level=options.pod_level_resize)
     else:
         requests_of = _larger_of_each(pod) if use_status else requested or _requested
-        total = _sum(pod, requests_of, missing)
-        _add(total, taken)
+        total = _sum(pod, requests_of, missing, taken)
     if options.pod_level and has_pod_level_requests(pod):
         _replace_by_pod_level(pod, total, options, use_status)
     if pod.spec.overhead:
@@ -146,7 +162,12 @@ def _pod_requests_nano(
 # ---- over containers ---------------------------------------------------------------------------
 
 
-def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
+def _sum(
+    pod: Pod,
+    requests_of: RequestsOf,
+    missing: Mapping[str, int],
+    taken: DeviceResources = NO_DEVICES,
+) -> Nano:
     """Return the sum of the containers, and at least the peak of the init containers.
 
     ``requests_of``: what each container takes; ``missing``: where it takes nothing of a resource.
@@ -156,6 +177,7 @@ def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
         found = requests_of(container)
         for name, nano in missing.items():
             found.setdefault(name, nano)
+        _add(found, taken.by_container.get(container.name, {}))
         return found
 
     total: Nano = {}
@@ -175,31 +197,38 @@ def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
         # The peak has the sidecars' other resources since the last sidecar that requests them.
         _max(peak, found)
     _max(total, peak)
+    _add(total, taken.fixed)
     return total
 
 
-def requests_of_containers(pod: Pod) -> Nano:
+def requests_of_containers(pod: Pod, taken: DeviceResources = NO_DEVICES) -> Nano:
     """Return the containers' requests together in nano-units (``AggregateContainerRequests``)."""
-    return _sum(pod, _requested, {})
+    return _sum(pod, _requested, {}, taken)
 
 
-def limits_of_containers(pod: Pod) -> Nano:
+def limits_of_containers(pod: Pod, taken: DeviceResources = NO_DEVICES) -> Nano:
     """Return the containers' limits together in nano-units (``AggregateContainerLimits``)."""
-    return _sum(pod, lambda container: _parsed(container.resources.limits), {})
+    return _sum(pod, lambda container: _parsed(container.resources.limits), {}, taken)
 
 
-def resources_of_devices(pod: Pod) -> Nano:
-    """Return the amounts that a pod's devices take of its node, in nano-units, by its status."""
-    total: Nano = {}
+def resources_of_devices(pod: Pod, *, by_container: bool) -> DeviceResources:
+    """Return the amounts that a pod's devices take of its node, by its status.
+
+    Without ``by_container`` each use of a claim by a container adds its overhead to ``fixed``.
+    """
+    taken = DeviceResources({}, {})
+    containers: dict[str, Nano] = {}
     for claim in pod.status.node_allocatable_resource_claim_statuses:
-        _add(total, _parsed(claim.resources))
+        _add(taken.fixed, _parsed(claim.resources))
         for mapped in claim.mapping:
-            _add(total, {mapped.name: parse_quantity(mapped.quantity or 0)})
+            _add(taken.fixed, {mapped.name: parse_quantity(mapped.quantity or 0)})
         for overhead in claim.overhead:
-            per_container = parse_quantity(overhead.per_container or 0)
-            nano = parse_quantity(overhead.per_pod or 0) + per_container * len(claim.containers)
-            _add(total, {overhead.name: nano})
-    return total
+            _add(taken.fixed, {overhead.name: parse_quantity(overhead.per_pod or 0)})
+            nano = parse_quantity(overhead.per_container or 0)
+            for name in claim.containers if nano else ():
+                whose = containers.setdefault(name, {}) if by_container else taken.fixed
+                _add(whose, {overhead.name: nano})
+    return taken._replace(by_container=containers)
 
 
 def resources_of_devices_in(pod: Pod, container: str) -> Nano:
@@ -227,7 +256,9 @@ def _requested_cpu_and_memory(container: Container) -> Nano:
     return {name: parse_quantity(requests[name]) for name in NON_ZERO_DEFAULTS if name in requests}
 
 
-def _largest_sum(pod: Pod, missing: Mapping[str, int], taken: Nano, *, pod_level: bool) -> Nano:
+def _largest_sum(
+    pod: Pod, missing: Mapping[str, int], taken: DeviceResources, *, pod_level: bool
+) -> Nano:
     """Return the largest of the requested, allocated and actuated amounts (kube-scheduler 1.37).
 
     ``taken``: what the pod's devices take. A kubelet includes it in what it says of the pod as a
@@ -262,13 +293,10 @@ def _largest_sum(pod: Pod, missing: Mapping[str, int], taken: Nano, *, pod_level
         total = _parsed(status.allocated_resources)
         _max(total, _parsed(whole))
     else:
-        total = _sum(pod, allocated, missing)
-        _add(total, taken)
+        total = _sum(pod, allocated, missing, taken)
         _max(total, _sum(pod, actuated, missing))
     if not infeasible:
-        requested = _sum(pod, _requested, missing)
-        _add(requested, taken)
-        _max(total, requested)
+        _max(total, _sum(pod, _requested, missing, taken))
     return total
 
 

@@ -11,6 +11,7 @@ from aiohttp import web
 from proreus import __version__
 from proreus.base.clock import RealClock
 from proreus.base.errors import ConfigError, UnknownPluginSlot
+from proreus.base.kubernetes_version import Change
 from proreus.client.watching.informer_factory import InformerFactory
 from proreus.config.durations import format_duration
 from proreus.config.write import to_data
@@ -90,6 +91,7 @@ def make_server(
             plugin_files=lambda: state.plugin_files,
             flags=options.flags,
             leader_pods=leader_pods,
+            partial_limits=not options.feature_gates.includes(Change.PARTIAL_LIMITS_OMITTED),
             profiling=state.config.enable_profiling,
         ),
         authentication_api=clients.authentication,

@@ -8,6 +8,7 @@ point in time.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 
 from proreus.base.metrics.exposition import bound_text
 from proreus.objects.pod import Pod, ResourceList, is_terminal
@@ -29,12 +30,15 @@ Amounts = dict[str, int]
 
 
 async def write_pod_resources(
-    pods: Iterable[Pod], *, openmetrics: bool = False
+    pods: Iterable[Pod], *, openmetrics: bool = False, partial_limits: bool = True
 ) -> AsyncIterator[bytes]:
-    """Yield the page in slices; the caller has to yield to the event loop between them."""
+    """Yield the page in slices; the caller has to yield to the event loop between them.
+
+    ``partial_limits``: see ``pod_limits``.
+    """
     alive = [pod for pod in pods if not _is_terminal(pod)]
     metrics: tuple[tuple[str, Callable[[Pod], Amounts]], ...] = (
-        ("kube_pod_resource_limit", pod_limits),
+        ("kube_pod_resource_limit", partial(pod_limits, partial_limits=partial_limits)),
         ("kube_pod_resource_request", pod_requests),
     )
     for name, amounts_of in metrics:
@@ -62,12 +66,19 @@ def pod_requests(pod: Pod) -> Amounts:
     return total
 
 
-def pod_limits(pod: Pod) -> Amounts:
+def pod_limits(pod: Pod, *, partial_limits: bool = True) -> Amounts:
     """Return the pod's effective limits, in nano-units.
 
-    Overhead counts only for resources that have a limit.
+    Overhead counts only for resources that have a limit. Without ``partial_limits`` cpu and memory
+    have one only if each container has.
     """
     total = limits_of_containers(pod)
+    for name in () if partial_limits else ("cpu", "memory"):
+        if not all(
+            parse_quantity(container.resources.limits.get(name, 0))
+            for container in (*pod.spec.init_containers, *pod.spec.containers)
+        ):
+            total.pop(name, None)
     if pod.spec.resources is not None:
         total |= _pod_level(pod.spec.resources.limits)
     for name, amount in pod.spec.overhead.items():

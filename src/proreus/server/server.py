@@ -68,6 +68,7 @@ class EndpointSources:
     plugin_files: returns the out-of-tree plugin files in force, with their hashes.
     flags: the flags in force, for /flagz.
     leader_pods: returns all pods, or None while this instance does not lead.
+    partial_limits: whether /metrics/resources sums up limits that some containers do not have.
     profiling: whether /debug/flags is served (enableProfiling).
     """
 
@@ -80,6 +81,7 @@ class EndpointSources:
     plugin_files: Callable[[], Sequence[Mapping[str, Any]]] = list
     flags: Mapping[str, str] = field(default_factory=dict)
     leader_pods: Callable[[], Iterable[Pod] | None] = lambda: None
+    partial_limits: bool = True
     binary_version: str = str(DEFAULT_VERSION)
     emulation_version: str = str(DEFAULT_VERSION)
     profiling: bool = True
@@ -281,7 +283,7 @@ class Server:
     def _mux(self) -> dict[str, Page]:
         sources = self._sources
         pages: dict[str, Page] = {
-            **_metrics_pages(sources.metrics, self._slis, sources.leader_pods),
+            **_metrics_pages(sources, self._slis),
             "/configz": lambda _: json_body(_configz(sources)),
         }
         for endpoint in self._health:
@@ -303,20 +305,15 @@ class Server:
         return pages
 
 
-def _metrics_pages(
-    metrics: SchedulerMetrics,
-    slis: HealthMetrics,
-    leader_pods: Callable[[], Iterable[Pod] | None],
-) -> dict[str, Page]:
-    """Return the pages by path. ``leader_pods`` returns all pods, or None while this instance
-    follows.
-    """
+def _metrics_pages(sources: EndpointSources, slis: HealthMetrics) -> dict[str, Page]:
+    """Return the pages by path."""
+    metrics = sources.metrics
     return {
         "/metrics": lambda request: _resettable(request, metrics.reset, metrics.expose),
         "/metrics/slis": lambda request: _resettable(
             request, slis.reset, lambda accept: expose(slis, accept)
         ),
-        "/metrics/resources": lambda request: _resources(request, leader_pods()),
+        "/metrics/resources": lambda request: _resources(request, sources),
     }
 
 
@@ -336,14 +333,19 @@ def _resettable(
     return response
 
 
-async def _resources(request: web.BaseRequest, pods: Iterable[Pod] | None) -> web.StreamResponse:
+async def _resources(request: web.BaseRequest, sources: EndpointSources) -> web.StreamResponse:
     content_type = expose(_NOTHING, request.headers.get("Accept", ""))[1]
     response = web.StreamResponse(headers={**CACHE_CONTROL, "Content-Type": content_type})
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
     openmetrics = content_type.startswith("application/openmetrics-text")
-    async for part in write_pod_resources(() if pods is None else pods, openmetrics=openmetrics):
+    parts = write_pod_resources(
+        sources.leader_pods() or (),
+        openmetrics=openmetrics,
+        partial_limits=sources.partial_limits,
+    )
+    async for part in parts:
         await response.write(part)
         await asyncio.sleep(0)
     await response.write_eof()

@@ -115,3 +115,17 @@ async def test_a_large_cluster_is_written_in_slices():
     assert len(parts) == 3
     (family,) = parse_text(b"".join(parts).decode())
     assert len(family.samples) == 1200
+
+
+async def test_a_limit_that_one_container_lacks_is_none_since_1_38():
+    one = pod(
+        containers=[
+            container(limits={"cpu": "1", "memory": "1Gi", "example.com/a": 1}),
+            container(limits={"cpu": "2", "memory": "0"}, name="d"),
+        ],
+    )
+    for partial_limits, resources in ((True, {"cpu", "memory"}), (False, {"cpu"})):
+        parts = write_pod_resources([one], partial_limits=partial_limits)
+        text = b"".join([part async for part in parts]).decode()
+        labels = [s.labels for family in parse_text(text) for s in family.samples]
+        assert {one["resource"] for one in labels} == {*resources, "example.com/a"}

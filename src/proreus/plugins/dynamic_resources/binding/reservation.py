@@ -6,6 +6,8 @@ reserve ──► in flight ──► bind: written, assumed ──► no longer
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from proreus.base.errors import ApiError
 from proreus.base.kubernetes_version import Change
 from proreus.framework.assume_cache import resource_version_of
@@ -20,7 +22,7 @@ from proreus.plugins.dynamic_resources.binding.claim_binder import ClaimBinder, 
 from proreus.plugins.dynamic_resources.binding.claim_writes import ClaimWriteError
 from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim, is_reserved_for
 from proreus.plugins.dynamic_resources.devices.allocated import InFlightAllocation
-from proreus.plugins.dynamic_resources.devices.node_allocatable import as_assumed
+from proreus.plugins.dynamic_resources.devices.node_allocatable import Statuses, as_assumed
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.filtering.claim_filter import ClaimFilter
 from proreus.plugins.dynamic_resources.hints import CLAIM_RESTORED
@@ -41,6 +43,7 @@ class ClaimReservation:
         self._manager = manager
         self._binder = binder
         changes = handle.feature_gates
+        self._names_extended = changes.includes(Change.OVERHEAD_BY_CONTAINER)
         self._restores_written = not changes.includes(Change.WRITTEN_CLAIMS_STAY_ASSUMED)
 
     # ---- Reserve -------------------------------------------------------------------------------
@@ -131,6 +134,8 @@ class ClaimReservation:
                 claims.append(await self._binder.bind_extended(data, pod, extended))
             # Marked before the write, which may take effect although its response is lost.
             if data.statuses:
+                if extended is not None and self._names_extended:
+                    data.statuses = _naming(data.statuses, extended, claims[-1])
                 data.statuses_written = True
                 await self._binder.write_statuses(pod.pod, data.statuses)
         except (ClaimWriteError, ApiError) as error:
@@ -188,3 +193,14 @@ class ClaimReservation:
             return False
         latest = self._manager.claims.get(key_of(flying.claim))
         return latest is not None and resource_version_of(latest) <= flying.written_version
+
+
+def _naming(statuses: Statuses, in_memory: ResourceClaim, created: ResourceClaim) -> Statuses:
+    """Return statuses with the name of the claim that was created for extended resources."""
+    names = {in_memory.metadata.name: created.metadata.name}
+    return tuple(
+        structs.replace(
+            one, resource_claim_name=names.get(one.resource_claim_name, one.resource_claim_name)
+        )
+        for one in statuses
+    )

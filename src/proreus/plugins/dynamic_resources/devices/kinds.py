@@ -72,16 +72,21 @@ class Capacity(Struct, frozen=True):
 T = TypeVar("T")
 
 
-def by_capacity(amounts: Mapping[str, T], driver: str, features: Features) -> dict[str, T]:
-    """Return amounts by domain and name of a capacity; up to 1.37, by name as it is written.
+def capacity_name(name: str, driver: str, features: Features) -> str:
+    """Return the domain and name of a capacity; up to 1.37, the name as it is written.
 
-    A name without domain has the driver's. Of one that is written in both ways, the one with the
-    domain counts.
+    A name without domain has the driver's.
     """
-    if not features.allocator_of_1_38:
-        return dict(amounts)
+    return name if "/" in name or not features.allocator_of_1_38 else f"{driver}/{name}"
+
+
+def by_capacity(amounts: Mapping[str, T], driver: str, features: Features) -> dict[str, T]:
+    """Return amounts by ``capacity_name``.
+
+    Of one that is written with and without the driver's domain, the one with the domain counts.
+    """
     names = sorted(amounts, key=lambda name: "/" in name)
-    return {name if "/" in name else f"{driver}/{name}": amounts[name] for name in names}
+    return {capacity_name(name, driver, features): amounts[name] for name in names}
 
 
 class DeviceKind:

@@ -31,6 +31,7 @@ from proreus.objects.pod import (
 )
 from proreus.objects.quantity import NANO, parse_quantity
 from proreus.objects.requests import (
+    DeviceResources,
     PodResourcesOptions,
     limits_of_containers,
     pod_requests,
@@ -40,7 +41,8 @@ from proreus.objects.requests import (
 )
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.objects.resource_names import is_pod_level_resource
-from proreus.plugins.dynamic_resources.devices.capacity import Amount
+from proreus.plugins.dynamic_resources.devices.capacity import Amount, quantity_text
+from proreus.plugins.dynamic_resources.devices.kinds import capacity_name
 from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     ClaimDevice,
     ClaimDevices,
@@ -82,7 +84,11 @@ class NodeAllocatableResources:
             for claim, devices in sorted(consuming, key=lambda one: one[0].metadata.name)
             if (status := self.status_of(claim, devices, containers_of(pod.pod, claim))) is not None
         )
-        options = PodResourcesOptions(pod.resources_options.pod_level, devices=True)
+        options = PodResourcesOptions(
+            pod.resources_options.pod_level,
+            devices=True,
+            overhead_by_container=pod.resources_options.overhead_by_container,
+        )
         with_devices = with_statuses(pod.pod, statuses)
         amounts = pod_requests(with_devices, options)
         refusal = self.refusal(pod, with_devices, amounts)
@@ -141,7 +147,8 @@ class NodeAllocatableResources:
             or not with_devices.status.node_allocatable_resource_claim_statuses
         ):
             return None
-        devices = resources_of_devices(with_devices)
+        by_container = pod.resources_options.overhead_by_container
+        devices = resources_of_devices(with_devices, by_container=by_container)
         text = _uncovered_request(with_devices, resources.requests, devices) or _uncovered_limit(
             with_devices, resources.limits, devices
         )
@@ -154,11 +161,35 @@ def _mapped(
     """Return the amount of a resource that one device is; None if it is none for this claim."""
     if mapping.capacity_key:
         where = f"NodeAllocatableResources for resource {resource}"
-        return part_of_capacity(
+        amount = part_of_capacity(
             claim, device, mapping.capacity_key, mapping.capacity_multiplier, where
         )
+        if amount is not None and device.kind.features.allocator_of_1_38:
+            _check_sign(claim, device, mapping.capacity_key, resource, amount)
+        return amount
     text = mapping.device_multiplier
     return None if text is None else (parse_quantity(text), text)
+
+
+def _check_sign(
+    claim: ResourceClaim, device: ClaimDevice, key: str, resource: str, amount: Amount
+) -> None:
+    """Raise ``MappingError`` for an amount below zero."""
+    consumed = (device.consumed or {})[_name_of(key, device)]
+    what = ""
+    if consumed[0] < 0:
+        what, amount = f"ConsumedCapacity for capacity key '{key}'", consumed
+    elif amount[0] < 0:
+        what = f"computed node-allocatable footprint for resource {resource}"
+    if what:
+        raise MappingError(
+            f"claim {key_of(claim)}, device {device.name}: {what} must not be negative, got "
+            f"{quantity_text(*amount)}"
+        )
+
+
+def _name_of(key: str, device: ClaimDevice) -> str:
+    return capacity_name(key, device.kind.driver, device.kind.features)
 
 
 def part_of_capacity(
@@ -174,20 +205,20 @@ def part_of_capacity(
             f"claim {key_of(claim)}, device {device.name}: ConsumedCapacity is nil, but Capacity "
             f"key '{key}' is set in {where}"
         )
-    if key not in device.consumed:
+    name = _name_of(key, device)
+    if name not in device.consumed:
         return None
-    nano, like = device.consumed[key]
+    nano, like = device.consumed[name]
     # Rounded up to a nano-unit, so that the node is never short of what devices use.
     if multiplier is not None:
         nano = -(-nano * parse_quantity(multiplier) // NANO)
     return nano, like
 
 
-def _uncovered_request(pod: Pod, requests: ResourceList, devices: Mapping[str, int]) -> str:
-    containers = requests_of_containers(pod)
+def _uncovered_request(pod: Pod, requests: ResourceList, devices: DeviceResources) -> str:
+    parts = requests_of_containers(pod, devices)
     for resource in sorted(filter(is_pod_level_resource, requests)):
-        nano = containers.get(resource, 0) + devices.get(resource, 0)
-        if nano > parse_quantity(requests[resource]):
+        if parts.get(resource, 0) > parse_quantity(requests[resource]):
             return (
                 f"pod level request for {resource} is insufficient to cover the aggregated "
                 "container and node-allocatable DRA requests"
@@ -195,12 +226,12 @@ def _uncovered_request(pod: Pod, requests: ResourceList, devices: Mapping[str, i
     return ""
 
 
-def _uncovered_limit(pod: Pod, limits: ResourceList, devices: Mapping[str, int]) -> str:
-    containers = limits_of_containers(pod)
+def _uncovered_limit(pod: Pod, limits: ResourceList, devices: DeviceResources) -> str:
+    parts = limits_of_containers(pod, devices)
     # Huge pages cannot be over-committed, so their limits add up; those of other resources hold
     # for each container.
     for resource in sorted(limits):
-        nano = containers.get(resource, 0) + devices.get(resource, 0)
+        nano = parts.get(resource, 0)
         if resource.startswith(_HUGE_PAGES) and nano > parse_quantity(limits[resource]):
             return (
                 f"pod level limit for {resource} is insufficient to cover the aggregated container "

@@ -16,7 +16,7 @@ import pytest
 
 from proreus.base.errors import ApiError
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import V1_36, V1_37, KubernetesVersion
+from proreus.base.kubernetes_version import V1_36, V1_37, V1_38, KubernetesVersion
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
 from proreus.framework.pod_info import PodInfo
@@ -377,3 +377,76 @@ def test_devices_count_with_resizes(status: dict[str, Any], taken: int) -> None:
     pod = make_pod("p", spec=spec, status=status).pod
     counted = PodInfo(pod, PodResourcesOptions(devices=True, resized_by_sum=True))
     assert counted.accounted_requests.amounts == {"cpu": taken}
+
+
+# ---- as 1.38 counts it ---------------------------------------------------------------------------
+
+
+def test_overhead_of_an_init_container_counts_for_the_peak_only_since_1_38() -> None:
+    def container(name: str, cpu: str, **more: str) -> dict[str, Any]:
+        return {"name": name, "resources": {"requests": {"cpu": cpu}}, **more}
+
+    overhead = {"name": "cpu", "perPod": "1", "perContainer": "500m"}
+    taken = {
+        "resourceClaimName": "c",
+        "containers": ["init", "sidecar", "main"],
+        "mapping": [{"name": "cpu", "quantity": "2"}],
+        "overhead": [overhead],
+    }
+    pod = make_pod(
+        "p",
+        spec={
+            "initContainers": [
+                container("init", "3"),
+                container("sidecar", "1", restartPolicy="Always"),
+            ],
+            "containers": [container("main", "1")],
+        },
+        status={"nodeAllocatableResourceClaimStatuses": [taken]},
+    ).pod
+    for by_container, amount in ((False, 3000 + 3000 + 1500), (True, 3500 + 3000)):
+        options = PodResourcesOptions(
+            devices=True, resized_by_sum=True, overhead_by_container=by_container
+        )
+        assert PodInfo(pod, options).accounted_requests.amounts == {"cpu": amount}
+
+
+@pytest.mark.parametrize(
+    ("amount", "multiplier", "text"),
+    [
+        ("-1", "1", "ConsumedCapacity for capacity key 'cores' must not be negative, got -1"),
+        ("2", "-1", "computed node-allocatable footprint for resource cpu must not be negative, "
+         "got -2"),
+        ("-1", "-1", "ConsumedCapacity for capacity key 'cores' must not be negative, got -1"),
+    ],
+)  # fmt: skip
+def test_a_negative_part_of_the_node_is_an_error(
+    cluster: Any, amount: str, multiplier: str, text: str
+) -> None:
+    for version, failed in (("1.37", False), ("1.38", True)):
+        one = cluster("n1", gates=["DRANodeAllocatableResources=true"], kubernetes_version=version)
+        one.device_class()
+        mapping = {"capacityKey": "cores", "capacityMultiplier": multiplier}
+        device = one.device("a", capacity={"gpu.example.com/cores": "8"})
+        device |= {"nodeAllocatableResources": {"cpu": {"mapping": mapping}}}
+        one.slice(device | {"allowMultipleAllocations": True})
+        status = one.allocated("a", reserved=())
+        (result,) = status["allocation"]["devices"]["results"]
+        result |= {"shareID": "1", "consumedCapacity": {"cores": amount}}
+        one.claim("x", status=status)
+        found = one.filter(one.pod("x"))
+        assert found == ({"n1": f"!claim default/x, device a: {text}"} if failed else {})
+
+
+async def test_the_status_names_the_claim_for_extended_resources_since_1_38() -> None:
+    for version, named in ((V1_37, False), (V1_38, True)):
+        cluster = Cluster(version=version)
+        cluster.add("DeviceClass", "cores", {"extendedResourceName": "example.com/cores"})
+        container = {"name": "main", "resources": {"requests": {"example.com/cores": "1"}}}
+        cluster.api.put(PODS, make_pod("p", spec={"containers": [container]}).pod)
+        assert await cluster.cycle() == "n1"
+        status = cluster.now("p").status
+        assert status.extended_resource_claim_status is not None
+        (taken,) = status.node_allocatable_resource_claim_statuses
+        name = status.extended_resource_claim_status.resource_claim_name
+        assert taken.resource_claim_name == (name if named else "<extended-resources>")
