@@ -267,8 +267,8 @@ def _entry(name: str, found: griffe.Object) -> Iterator[str]:
         yield from (_item(one.name, one) for one in own)
         yield ""
     elif isinstance(found, griffe.Class):
-        public = (base for base in found.bases if str(base) != "AttributeHints")
-        bases = ", ".join(f"`{base}`" for base in public if not _is_struct_type(base))
+        public = (base for base in _public_bases(found) if base not in (*_STRUCTS, *_INNER_BASES))
+        bases = ", ".join(f"`{base}`" for base in public)
         first = f"`{_constructor(found)}`" + (f", inherits from {bases}" if bases else "")
         yield from (f"### `{name}`", "", first, "", _text(found), "")
         members = list(public_members(found))
@@ -285,24 +285,34 @@ def _entry(name: str, found: griffe.Object) -> Iterator[str]:
 
 
 _STRUCTS = ("Struct", "msgspec.Struct")
+_INNER_BASES = ("AttributeHints",)
 _NOT_TO_BE_MADE = ("ApiStruct", "DomainVictim", "QueueingParams", "Requirement", "Selector")
 """Structs whose constructor is not public."""
 
 
 def _is_struct(found: griffe.Class) -> bool:
-    return any("ApiStruct" in str(base) for base in found.bases)
+    return any("ApiStruct" in base for base in _public_bases(found))
+
+
+def _private_bases(owner: griffe.Class) -> list[griffe.Class]:
+    """Return the base classes that readers do not know: their members are listed as its own."""
+    found = (owner.module[str(base)] for base in owner.bases if str(base).startswith("_"))
+    return [one for one in found if isinstance(one, griffe.Class)]
+
+
+def _public_bases(owner: griffe.Class) -> list[str]:
+    """Return the names of a class's bases, with those of private bases in their place."""
+    own = [str(base) for base in owner.bases if not str(base).startswith("_")]
+    return own + [name for base in _private_bases(owner) for name in _public_bases(base)]
 
 
 def public_members(owner: griffe.Class) -> Iterator[griffe.Object]:
     """Yield the members of a class that the page lists."""
     hidden = NOT_PUBLIC.get(owner.name, "").split()
-    for name, member in owner.members.items():
+    inherited = {name: one for base in _private_bases(owner) for name, one in base.members.items()}
+    for name, member in (inherited | owner.members).items():
         if not name.startswith("_") and name not in hidden and not member.is_alias:
             yield _resolved(member)
-
-
-def _is_struct_type(base: object) -> bool:
-    return str(base) in ("Struct", "msgspec.Struct")
 
 
 def _is_field(member: griffe.Object | griffe.Alias) -> bool:
@@ -319,7 +329,7 @@ def _constructor(found: griffe.Class) -> str:
         return f"class {found.name}"
     if init is not None:
         return _signature(found.name, _resolved(init), returns=False)
-    is_struct = any(map(_is_struct_type, found.bases))
+    is_struct = any(str(base) in _STRUCTS for base in found.bases)
     fields = [one for one in found.members.values() if is_struct and _is_field(one)]
     texts = [_head(one.name, _resolved(one)) for one in fields]
     return f"{found.name}({', '.join(texts)})" if fields else f"class {found.name}"
