@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up image push lock site vendored sbom wheel release image-check readme clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page metrics-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up image push lock site vendored sbom wheel release image-check readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -64,6 +64,10 @@ format: $(INSTALLED) ## let ruff format and fix what it can
 api-page: $(INSTALLED) ## write docs/api.md, the page of the public API, from docstrings
 	$(BIN)/python docs/api_page.py > docs/api.md.new
 	mv docs/api.md.new docs/api.md
+
+metrics-page: $(INSTALLED) ## write docs/metrics.md, the page of all metrics, from their declarations
+	$(BIN)/python docs/metrics_page.py > docs/metrics.md.new
+	mv docs/metrics.md.new docs/metrics.md
 
 # The version of the control plane in tests and benchmarks, and of the oracle: 1.36 or 1.37.
 KUBERNETES ?= 1.37

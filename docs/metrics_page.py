@@ -1,0 +1,101 @@
+"""Writes docs/metrics.md, the page of all metrics, from their declarations.
+
+Usage: ``python docs/metrics_page.py > docs/metrics.md`` (``make metrics-page``). The metrics of the
+processes are described to their registries and read from there; those of add-ons, which a profile
+adds, are read from the source.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from proreus.base.kubernetes_version import SUPPORTED_VERSIONS
+from proreus.base.metrics import Description, MetricsRegistry, SchedulerMetrics
+from proreus.controller.controller_metrics import ControllerMetrics
+from proreus.remote.remote_metrics import RemoteMetrics
+from proreus.server.health import HealthMetrics
+
+SOURCES = Path(__file__).resolve().parents[1] / "src" / "proreus"
+
+HEAD = """\
+# Metrics
+
+All metrics that proreus exposes, from their declarations (`make metrics-page`). Those named
+`proreus_…` are its own; names, types, labels and buckets of all others are kube-scheduler's, so
+that its dashboards and alerts work. Durations are in seconds. *Only in* names the versions of
+Kubernetes ([upgrading](upgrading.md)) whose kube-scheduler has a metric, where not all have it. Metrics of
+groups exist where the feature gate GenericWorkload or an add-on asks for them.
+
+`/metrics` also has the `process_…` and `python_…` metrics of prometheus-client. What of
+kube-scheduler's is missing is in [parity](parity.md). [Alerts](alerts.md) says what to do about
+some of them; RBAC for a scraper is in `deploy/monitoring`."""
+
+
+def main() -> None:
+    """Print the page."""
+    print(page(), end="")
+
+
+def page() -> str:
+    """Return the page."""
+    versions = sorted(SUPPORTED_VERSIONS)
+    of_versions = {str(one): _of_scheduler(SchedulerMetrics(version=one)) for one in versions}
+    scheduler = {name: found for each in of_versions.values() for name, found in each.items()}
+    only = {
+        name: ", ".join(version for version, found in of_versions.items() if name in found)
+        for name in scheduler
+        if not all(name in found for found in of_versions.values())
+    }
+    own = [one for name, one in scheduler.items() if name.startswith("proreus_")]
+    others = [one for name, one in scheduler.items() if not name.startswith("proreus_")]
+    controller = MetricsRegistry.families(ControllerMetrics())
+    return "\n".join(
+        [
+            HEAD,
+            *_section("Of proreus", own, only),
+            *_section("Of kube-scheduler", others, only),
+            *_section("At /metrics/slis", _descriptions(HealthMetrics()), {}),
+            *_section("Of the controller", [one.description for one in controller], {}),
+            *_section("Of add-ons", _of_add_ons(), {}),
+        ]
+    )
+
+
+def _of_scheduler(metrics: SchedulerMetrics) -> dict[str, Description]:
+    metrics.describe_pod_groups()
+    metrics.describe_placements()
+    metrics.describe_group_preemption()
+    RemoteMetrics(metrics, "")
+    return {one.name: one for one in _descriptions(metrics)}
+
+
+def _descriptions(registry: MetricsRegistry) -> list[Description]:
+    return [family.description for family in registry.families()]
+
+
+def _of_add_ons() -> Iterator[Description]:
+    """Yield the metrics that add-ons describe to ``handle.metrics``, by their calls."""
+    for file in sorted((SOURCES / "addons").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                kind = node.func.attr
+                if kind in ("counter", "gauge", "histogram"):
+                    name, _, text, *labels = [
+                        each.value for each in node.args if isinstance(each, ast.Constant)
+                    ]
+                    yield Description(name, kind, "ALPHA", text, tuple(labels))
+
+
+def _section(title: str, found: Iterable[Description], only: dict[str, str]) -> Iterator[str]:
+    yield f"\n## {title}\n"
+    yield "| metric | type | labels | meaning |\n|---|---|---|---|"
+    for one in sorted(found, key=lambda each: each.name):
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "none"
+        versions = f" Only in {only[one.name]}." if one.name in only else ""
+        yield f"| `{one.name}` | {one.kind} | {labels} | {one.help}{versions} |"
+
+
+if __name__ == "__main__":
+    main()
