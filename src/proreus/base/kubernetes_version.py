@@ -107,6 +107,10 @@ class Change(Enum):
         V1_38,
         "TopologyPlacementGenerator takes a node with an empty topology label to be in no domain",
     )
+    ENTITY_TYPES = (
+        V1_38,
+        "CompositePodGroups are counted as entities of their own type, instead of as PodGroups",
+    )
     EXACT_PERCENTAGES = (
         V1_38,
         "NodeResourcesFit scores amounts above 9.2e16 without overflows",

@@ -453,7 +453,13 @@ class PodGroupHandlers(OtherHandlers):
     def on_update(self, old: Group, new: Group) -> None:
         """A group changed."""
         # A resync repeats what is known. Offline objects have no version and always count.
-        if not old.metadata.resource_version == new.metadata.resource_version != "":
+        if old.metadata.resource_version == new.metadata.resource_version != "":
+            return
+        # The watch may miss that a group was deleted and created anew.
+        if old.metadata.uid != new.metadata.uid:
+            self.on_delete(old, final_state_unknown=True)
+            self.on_add(new)
+        else:
             super().on_update(old, new)
 
     def _apply(self, old: Group | None, new: Group | None) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo, QueueingParams
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import POD_GROUP_TYPE, EntityKey, pod_group_entity_key
+from proreus.objects.scheduling import EntityKey, pod_group_entity_key
 
 
 class QueuedPodGroupInfo(QueueingParams, eq=False):
@@ -25,9 +24,6 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     ``priority``: of the root group. ``timestamp``: when it last entered the queue. The rest: see
     ``QueueingParams``. Its pods keep rejecting plugins of their own.
     """
-
-    type: ClassVar[str] = POD_GROUP_TYPE
-    """In metrics; also of a CompositePodGroup."""
 
     root: EntityKey
     priority: int
@@ -57,6 +53,11 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     def __post_init__(self) -> None:
         """Count the pods that it is made with."""
         self.profiles = Counter(pod.pod.spec.scheduler_name for pod in self.queued_pods)
+
+    @property
+    def type(self) -> str:
+        """The type of the root group, ``podgroup`` or ``compositepodgroup``."""
+        return self.root.type
 
     @property
     def key(self) -> str:

@@ -25,6 +25,13 @@ _INFORMER = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 _INFORMER_LABELS = ("name", "group", "version", "resource")
 
 
+class EntityTypes(dict[str, str]):
+    """The label values of types of entities; a type that is not there is its own value."""
+
+    def __missing__(self, type_: str) -> str:
+        return type_
+
+
 class VersionedMetrics(ProreusMetrics):
     """The metrics of a version. ``show_hidden`` exposes metrics that it hides as deprecated."""
 
@@ -87,6 +94,9 @@ class VersionedMetrics(ProreusMetrics):
         self._describe_deprecated()
         self.counts_entities = self._new
         """Whether the version counts queued items by entity."""
+        own_types = version.includes(Change.ENTITY_TYPES)
+        self.entity_types = EntityTypes({} if own_types else {"compositepodgroup": "podgroup"})
+        """The types under which the version counts entities."""
         describe(self, "1.37", self if self._new else MetricsRegistry())
         self._of_version = frozenset(self._families) - before
         self.hidden_metrics_total.value = self._hidden

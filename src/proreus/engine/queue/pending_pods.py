@@ -46,11 +46,7 @@ class PendingPods:
             }
         )
         metrics.queued_entities.set_function(
-            lambda: {
-                entity: count
-                for entity, count in self._sub_queues.entity_counts().items()
-                if entity in self._recorder.entered
-            }
+            lambda: {**dict.fromkeys(self._recorder.entered, 0), **self._sub_queues.entity_counts()}
         )
         metrics.inflight_events.set_function(
             lambda: {(label,): count for label, count in self._in_flight.counts().items()}

@@ -82,6 +82,7 @@ class QueueRecorder:
         self, queue: str, label: str, decided_queue: str, gated: bool, entity: str
     ) -> _Incoming:
         metrics, entities = self.metrics, Counter()
+        entity = metrics.entity_types[entity]
         if metrics.counts_entities:
             self.entered.add(("gated" if gated else queue, entity))
             if queue != decided_queue:
@@ -92,6 +93,11 @@ class QueueRecorder:
         """Record that the pods of a group entered a queue that their group is in already."""
         self.metrics.queue_incoming_pods_total.labels(queue, label).value += group.size
         self.note(group.key, queue, label)
+
+    def record_gated(self, queued: QueuedEntityInfo) -> None:
+        """Record that a pod or group is gated."""
+        self.note(queued.key, "gated", queued.gating_plugin)
+        self.entered.add(("gated", self.metrics.entity_types[queued.type]))
 
     def note(self, key: str, what: str, detail: str = "") -> None:
         """Record another step of a pod, e.g. its pop."""

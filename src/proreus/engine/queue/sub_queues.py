@@ -12,7 +12,8 @@ there to ``active``. kube-scheduler's ``moveToActiveQ`` and ``moveToBackoffQ``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -30,7 +31,6 @@ from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import POD_GROUP_TYPE
 
 _QUEUE_OF = {
     QueueingStrategy.SKIP: "unschedulable",
@@ -147,13 +147,14 @@ class SubQueues:
             for queue, entities in self._entities_by_queue().items()
         }
 
-    def entity_counts(self) -> dict[tuple[str, str], int]:
+    def entity_counts(self) -> Mapping[tuple[str, ...], float]:
         """Return the number of waiting pods and groups by queue and type."""
-        return {
-            (queue, type_): sum(one.type == type_ for one in entities)
+        types = self._recorder.metrics.entity_types
+        return Counter(
+            (queue, types[one.type])
             for queue, entities in self._entities_by_queue().items()
-            for type_ in ("pod", POD_GROUP_TYPE)
-        }
+            for one in entities
+        )
 
     def _entities_by_queue(self) -> dict[str, list[QueuedEntityInfo]]:
         waiting = self.unschedulable.pods()
@@ -291,8 +292,7 @@ class SubQueues:
         if key not in self.unschedulable:
             self._moved(queued, "unschedulable", label, decided, gated=gated)
         if gated:
-            self._recorder.note(key, "gated", queued.gating_plugin)
-            self._recorder.entered.add(("gated", queued.type))
+            self._recorder.record_gated(queued)
         self.unschedulable.put(queued)
 
     def validate(self) -> None:

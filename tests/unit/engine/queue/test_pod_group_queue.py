@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.base.kubernetes_version import V1_37
+from proreus.base.kubernetes_version import V1_37, V1_38
 from proreus.framework import events as ev
 from proreus.framework.events import ClusterEvent
 from proreus.framework.status import Status
@@ -236,3 +236,27 @@ def test_a_first_list_moves_a_group_of_several_profiles_once(grouped, pod, pod_g
             grouped.queue.move_all_to_active_or_backoff(NODE_ADD, None, number)
     assert grouped.places() == {"active": ["a", "b"]}
     assert grouped.incoming()["active", "NodeAdd"] == 2
+
+
+def test_a_group_and_a_group_of_groups_of_one_name_are_two_entities(
+    grouped, pod, pod_group, composite
+):
+    grouped.add_groups(composite("g"), pod_group("child", parent="g"), pod_group("g"))
+    grouped.add(pod("a", group="g"), pod("b", group="child"))
+    assert {grouped.pop_group().key, grouped.pop_group().key} == {
+        "podgroup/default/g",
+        "compositepodgroup/default/g",
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "counted_as"), [(V1_37, "podgroup"), (V1_38, "compositepodgroup")]
+)
+def test_a_group_of_groups_is_counted_by_its_own_type_since_1_38(
+    make_harness, pod, pod_group, composite, version, counted_as
+):
+    harness = make_harness(version, WorkloadForest(composite=True))
+    harness.add_groups(composite("c"), pod_group("g", parent="c"))
+    harness.add(pod("a", group="g"))
+    assert list(harness.incoming_entities(counted_as).values()) == [1]
+    assert [*harness.metrics.queued_entities.values()] == [(("active", counted_as), 1)]

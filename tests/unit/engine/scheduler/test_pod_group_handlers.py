@@ -31,8 +31,8 @@ class Handled:
         self.handlers = PodGroupHandlers(POD_GROUP, queue, metrics)
 
 
-def group(version: str = "1", priority: int = 0) -> PodGroup:
-    metadata = ObjectMeta(name="g", namespace="ns", resource_version=version)
+def group(version: str = "1", priority: int = 0, uid: str = "u") -> PodGroup:
+    metadata = ObjectMeta(name="g", namespace="ns", uid=uid, resource_version=version)
     return PodGroup(metadata=metadata, spec=PodGroupSpec(priority=priority))
 
 
@@ -61,3 +61,15 @@ def test_a_resync_changes_nothing(handled, version, moves):
     handled.handlers.on_add(group(version))
     handled.handlers.on_update(group(version), group(version, priority=3))
     assert len(handled.moves) == moves
+
+
+def test_a_group_of_another_uid_is_a_new_group(handled):
+    """The watch may miss a deletion."""
+    old, new = group("1"), group("2", uid="another")
+    handled.handlers.on_add(old)
+    handled.handlers.on_update(old, new)
+    assert handled.forest.get(new.key) is new
+    assert handled.moves[1:] == [
+        ("scheduling.k8s.io/PodGroupDelete", old, None),
+        ("scheduling.k8s.io/PodGroupAdd", None, new),
+    ]
