@@ -252,6 +252,11 @@ class Change(Enum):
         "updates of a waiting pod are events of TargetPod, other pods without a node are "
         "UnscheduledPod; UpdatePodScaleUp and UpdateNodePreemptionPolicy are events of their own",
     )
+    UNKNOWN_NAMESPACE_MAY_MATCH = (
+        V1_38,
+        "InterPodAffinity tries a pod again after a change of another pod whose namespace is not "
+        "known yet, where a term asks for the namespace's labels",
+    )
     WRITTEN_CLAIMS_STAY_ASSUMED = (
         V1_38,
         "DynamicResources does not restore a claim whose allocation PreBind has written when the "

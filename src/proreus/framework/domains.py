@@ -79,3 +79,9 @@ def sum_by_domain(nodes: NodeTable, key: str, counts: CodeArray | IntArray) -> I
     by_code[:-1] = sums[1:]
     by_code[-1] = 0
     return by_code
+
+
+def any_in_domain(nodes: NodeTable, key: str, counts: IntArray) -> bool:
+    """Return whether any counted pod is on a node with the label."""
+    counted = counts != 0
+    return bool(counted.any()) and bool((counted & (nodes.label(key) != ABSENT)).any())

@@ -116,6 +116,11 @@ class TermSet:
         return np.array([term.namespace_selector.empty for _, term in self.weighted])
 
     @cached_property
+    def _by_labels(self) -> BoolArray:
+        selectors = [term.namespace_selector for _, term in self.weighted]
+        return np.array([not (selector.nothing or selector.empty) for selector in selectors])
+
+    @cached_property
     def _if_empty(self) -> BoolArray:
         selectors = [term.namespace_selector for _, term in self.weighted]
         return np.array([selector.matches(NO_LABELS) for selector in selectors])
@@ -146,6 +151,14 @@ class TermSet:
         if found.all():
             return self.all
         return found if found.any() else None
+
+    def asks_labels_of(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether a namespace's labels decide if a term selects pods with these labels."""
+        selecting = None if self.namespaces is not None else self._pods.matching(labels)
+        if selecting is None:
+            return False
+        asking, anyway = selecting & self._by_labels, self.covering(namespace, None)
+        return bool((asking if anyway is None else asking & ~anyway).any())
 
     def selecting(self, covering: BoolArray | None, labels: Mapping[str, str]) -> BoolArray | None:
         """Return the mask of the covering terms that select pods with these labels.

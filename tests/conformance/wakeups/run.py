@@ -25,7 +25,7 @@ from conformance.wakeups.play import Finding, play
 from conformance.wakeups.world import write
 from conformance.wakeups.worlds import WORLDS
 
-VERSIONS = ("1.37", "1.36")
+VERSIONS = ("1.38", "1.37", "1.36")
 
 
 def script(world: str, seed: str, number: int) -> JsonObject:

@@ -8,19 +8,31 @@ pods. ``affinity["topology.kubernetes.io/zone"]`` is 2 and 0, so that Filter rej
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from proreus.framework.affinity_terms import affinity_terms
 from proreus.framework.domains import DomainSums, sum_by_domain
+from proreus.framework.interning import ABSENT
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
 from proreus.framework.term_set import TermsInNamespaces
-from proreus.framework.verdicts import IntArray
+from proreus.framework.verdicts import BoolArray, IntArray
 from proreus.objects.node import LABEL_HOSTNAME
+from proreus.plugins.inter_pod_affinity.namespaces import NamespaceLabels
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_NAME = "InterPodAffinity"
+AFFINITY_REJECTED = Status.unresolvable(REASON_AFFINITY).with_plugin(_NAME)
+ANTI_AFFINITY_REJECTED = Status.unschedulable(REASON_ANTI_AFFINITY).with_plugin(_NAME)
+EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).with_plugin(_NAME)
 
 Sums = dict[str, DomainSums]
 """Counts by topology key and domain."""
@@ -53,15 +65,16 @@ class AffinityCounts(Struct, eq=False):
     @classmethod
     def from_nodes(
         cls,
-        required: TermsInNamespaces,
-        required_anti: TermsInNamespaces,
         pod: PodInfo,
-        namespace_labels: Mapping[str, str],
+        namespaces: NamespaceLabels,
         nodes: NodeTable,
         check: Callable[[], None],
         hostname_fast_path: bool,
     ) -> AffinityCounts:
         """Count the pods on all nodes for a pod; ``check`` may raise ``BudgetExceeded``."""
+        terms, namespace_labels = affinity_terms(pod), namespaces.of(pod)
+        required = namespaces.within(terms.required)
+        required_anti = namespaces.within(terms.required_anti)
         matching_anywhere = None
         affinity: Sums = {}
         keys = [key for key, _ in required.terms.columns]
@@ -117,6 +130,18 @@ class AffinityCounts(Struct, eq=False):
         if self.required.terms or self.required_anti.terms or self.hostname_terms:
             return False
         return not any(sums.any for sums in self.existing.values())
+
+    def rejections(self, nodes: NodeTable) -> Iterator[tuple[Status, BoolArray]]:
+        """Yield the nodes that Filter rejects, its first reason first."""
+        first = self.first_of_its_kind
+        for key, sums in self.affinity.items():
+            codes = nodes.label(key)
+            # Also for the first pod of a group: its node needs the topology keys.
+            yield AFFINITY_REJECTED, codes == ABSENT if first else sums.of(codes) <= 0
+        for key, sums in self.anti.items():
+            yield ANTI_AFFINITY_REJECTED, sums.of(nodes.label(key)) > 0
+        for key, sums in self.existing.items():
+            yield EXISTING_REJECTED, sums.of(nodes.label(key)) > 0
 
     def clone(self) -> AffinityCounts:
         """Return a copy for a dry run."""

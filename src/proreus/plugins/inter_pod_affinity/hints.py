@@ -7,13 +7,12 @@ all of them. A selector that does not parse raises; a hint that fails queues the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from proreus.base.kubernetes_version import Change
 from proreus.framework.affinity_terms import AffinityTerms, affinity_terms, affinity_terms_of
-from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import (
     ADD,
     ALL,
@@ -26,27 +25,19 @@ from proreus.framework.events import (
     UPDATE_POD_TOLERATION,
     ClusterEvent,
 )
-from proreus.framework.existing_terms import WeightedCounts
 from proreus.framework.handle import Handle
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.term_set import Column, TermSet
+from proreus.framework.term_set import TermSet
 from proreus.framework.tolerations import toleration_index
 from proreus.objects.kinds import Namespace
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.selectors import SelectorError
 from proreus.objects.taints import TolerationIndex
-from proreus.plugins.inter_pod_affinity.namespaces import Namespaces
-from proreus.plugins.node_unschedulable import TAINT as CORDON
-
-Labels = Mapping[str, str]
-
-
-def _has_any_label(key: str) -> bool:
-    return True
+from proreus.plugins.inter_pod_affinity.feasibility import AffinityFeasibility, without_error
+from proreus.plugins.inter_pod_affinity.namespaces import Labels, Namespaces
 
 
 class AffinityHints:
@@ -55,8 +46,9 @@ class AffinityHints:
     def __init__(self, handle: Handle, namespaces: Namespaces) -> None:
         self._handle = handle
         self._namespaces = namespaces
+        self._feasibility = AffinityFeasibility(handle, namespaces)
         gates = handle.feature_gates
-        self._compare_numbers = gates.enabled("TaintTolerationComparisonOperators")
+        self._tries_in_unknown_namespaces = gates.includes(Change.UNKNOWN_NAMESPACE_MAY_MATCH)
         self._node_actions = ADD | UPDATE_NODE_LABEL
         # Up to 1.36 each change of taints moves the pods that a plugin rejected by itself.
         if gates.includes(Change.NO_IMPLIED_TAINT_EVENT):
@@ -83,49 +75,77 @@ class AffinityHints:
             return self._is_schedulable_after_own_change(pod, old)
         if any(other is not None and not _is_placed(other) for other in (old, new)):
             return False
-        terms = _without_error(affinity_terms(pod))
-        was = old is not None and self._meets_affinity(terms, old)
-        now = new is not None and self._meets_affinity(terms, new)
-        # A pod with affinity to itself may be the first again, once the last of the others is gone.
-        if was != now and (now or self._meets_affinity(terms, pod.pod)):
+        terms = without_error(affinity_terms(pod))
+        if self._tries_in_unknown_namespaces and self._asks_unknown_labels(pod, terms, old, new):
+            return True
+        was = old is not None and self._feasibility.meets_affinity(terms, old)
+        now = new is not None and self._feasibility.meets_affinity(terms, new)
+        if now and not was:
+            return True
+        if (
+            was
+            and not now
+            and self._feasibility.is_first(pod, terms)
+            and self._feasibility.accepted(pod).any()
+        ):
             return True
         if old is None:
             return False
-        still = set() if new is None else self._anti_affinity_keys(terms, new)
-        if self._anti_affinity_keys(terms, old) - still:
+        still = set() if new is None else self._feasibility.anti_affinity_keys(terms, new)
+        lost = self._feasibility.anti_affinity_keys(terms, old) - still
+        # The other may keep the pod away from one of its domains, and not from another any more.
+        if lost and (not still or self._feasibility.accepted_near(pod, old, lost)):
             return True
-        return new is None and self._is_kept_away_by(old, pod)
+        return new is None and self._feasibility.is_kept_away_by(old, pod)
+
+    def _asks_unknown_labels(
+        self, pod: PodInfo, terms: AffinityTerms, old: Pod | None, new: Pod | None
+    ) -> bool:
+        """Return whether a term asks for labels of a namespace that is not known."""
+        known = self._namespaces.now.by_name
+        ours = [terms.required] * (new is not None) + [terms.required_anti] * (old is not None)
+        for other in (old, new):
+            if other is not None and other.metadata.namespace not in known:
+                namespace, labels = other.metadata.namespace, other.metadata.labels
+                if any(required.asks_labels_of(namespace, labels) for required in ours):
+                    return True
+        if new is not None or old is None or pod.namespace in known:
+            return False
+        theirs = without_error(affinity_terms_of(old)).required_anti
+        return theirs.asks_labels_of(pod.namespace, pod.pod.metadata.labels)
 
     def _is_schedulable_after_own_change(self, pod: PodInfo, old: Pod) -> bool:
         """Return whether it may help that the pod itself has other labels or tolerations."""
         if pod.pod.metadata.labels != old.metadata.labels:
             return True  # it may match other terms now, its own included
-        terms = _without_error(affinity_terms(pod))
+        terms = without_error(affinity_terms(pod))
         if terms.required or terms.required_anti:
             return False
         # A new node was of no use to the pod, because of its taints.
         before = TolerationIndex(old.spec.tolerations)
         return any(
-            not self._is_open_to(node, before) and self._may_take(node, pod)
+            not self._feasibility.is_open_to(node, before) and self._feasibility.may_take(node, pod)
             for info in self._handle.nodes
             if (node := info.node) is not None
         )
 
     def is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         """Return whether a node that was added or given other labels may help."""
-        terms = _without_error(affinity_terms(pod))
+        terms = without_error(affinity_terms(pod))
         without_terms = not terms.required and not terms.required_anti
         if old is None:
             if without_terms:
-                return self._may_take(new, pod)
+                return self._feasibility.may_take(new, pod)
             # It may be near no pod that has to be kept away from, even without the topology keys.
             labels = new.metadata.labels
             return bool(terms.required_anti) or _differ(terms.required, labels, {})
         before, after = old.metadata.labels, new.metadata.labels
         if before == after:
             # It was no use that the node was new, because of its taints.
-            closed_before = without_terms and not self._is_open_to(old, toleration_index(pod))
-            return closed_before and self._may_take(new, pod)
+            closed_before = without_terms and not self._feasibility.is_open_to(
+                old, toleration_index(pod)
+            )
+            return closed_before and self._feasibility.may_take(new, pod)
         if _differ(terms.required, after, before) or _differ(terms.required_anti, before, after):
             return True
         left = {key: value for key, value in before.items() if after.get(key) != value}
@@ -136,96 +156,45 @@ class AffinityHints:
 
         ``left``: the labels that it has no longer.
         """
-        keeping = self._matching(pod, left)
-        if keeping and not self._is_kept_away(pod, node):
+        keeping = self._feasibility.matching(pod, left)
+        if keeping and not self._feasibility.is_kept_away(pod, node):
             return True
         nodes, terms = self._handle.nodes, affinity_terms(pod)
         # Other nodes are there still, which its pods may have stood in the way of.
         keys = [key for key, _ in keeping if _has_nodes(nodes, key, left[key])]
         own_keys = [key for key, _ in terms.required.columns]
-        may_be_first = any(key in left for key in own_keys) and self._meets_affinity(terms, pod.pod)
+        may_be_first = any(key in left for key in own_keys) and self._feasibility.meets_affinity(
+            terms, pod.pod
+        )
         if not keys and not may_be_first:
             return False
         row = nodes.rows.get(node.metadata.name)
         # A node that is gone since: with it what is known of its pods.
         return row is None or any(
-            (may_be_first and self._meets_affinity(terms, other.pod))
-            or self._is_kept_away_by(other.pod, pod, keys.__contains__)
+            (may_be_first and self._feasibility.meets_affinity(terms, other.pod))
+            or self._feasibility.is_kept_away_by(other.pod, pod, keys.__contains__)
             for other in nodes[row].pods.values()
         )
 
     def is_schedulable_after_namespace_change(
         self, pod: PodInfo, old: Namespace | None, new: Namespace | None
     ) -> bool:
-        """Return whether other labels of a namespace may help."""
+        """Return whether Filter accepts a node because of other labels of a namespace."""
         before = None if old is None else old.metadata.labels
         after = None if new is None else new.metadata.labels
         if before == after:
             return False
         name = (new or old).metadata.name  # type: ignore[union-attr]  # one of both is there
+        terms = without_error(affinity_terms(pod))
         # The terms of existing pods may have selected the pod by the labels of its namespace.
-        if name == pod.namespace:
-            return True
-        terms = _without_error(affinity_terms(pod))
-        return any(
+        if name != pod.namespace and not any(
             _covers_otherwise(required, name, before, after)
             for required in (terms.required, terms.required_anti)
-        )
-
-    def _meets_affinity(self, terms: AffinityTerms, pod: Pod) -> bool:
-        """Return whether all required affinity terms, of which there are some, select a pod."""
-        return self._namespaces.within(terms.required).all_select(pod)
-
-    def _anti_affinity_keys(self, terms: AffinityTerms, pod: Pod) -> set[str]:
-        """Return the topology keys of the required anti-affinity terms that select a pod."""
-        anti = terms.required_anti
-        selecting = self._namespaces.within(anti).selecting_pod(pod) if anti else None
-        return set() if selecting is None else {key for key, _ in anti.sums_by_key(selecting)}
-
-    def _may_take(self, node: Node, pod: PodInfo) -> bool:
-        """Return whether neither taints nor existing pods keep a pod without terms off a node."""
-        is_open = self._is_open_to(node, toleration_index(pod))
-        return is_open and not self._is_kept_away(pod, node)
-
-    def _is_open_to(self, node: Node, tolerations: TolerationIndex) -> bool:
-        """Return whether these tolerate a node's taints, and its cordon."""
-        spec = node.spec
-        taints = (CORDON, *spec.taints) if spec.unschedulable else spec.taints
-        compare = self._compare_numbers
-        return tolerations.first_untolerated(taints, compare_numbers=compare) is None
-
-    def _is_kept_away(self, pod: PodInfo, node: Node) -> bool:
-        """Return whether existing pods keep the pod out of a domain of a node."""
-        nodes, labels = self._handle.nodes, node.metadata.labels
-        return any(
-            sum_by_domain(nodes, key, nodes.count_terms(theirs))[
-                nodes.label_values(key).find(labels[key])
-            ]
-            for (key, _), theirs in self._matching(pod, labels).items()
-            if nodes.has_label(key)
-        )
-
-    def _matching(self, pod: PodInfo, keys: Container[str]) -> dict[Column, WeightedCounts]:
-        """Return the terms by which existing pods keep the pod out of domains of these keys."""
-        return self._handle.nodes.pod_index.required_anti.matching(
-            pod.namespace,
-            pod.pod.metadata.labels,
-            self._namespaces.labels_of(pod),
-            keys.__contains__,
-        )
-
-    def _is_kept_away_by(
-        self, other: Pod, pod: PodInfo, has_label: Callable[[str], bool] = _has_any_label
-    ) -> bool:
-        """Return whether a required anti-affinity term of another pod selects the pod.
-
-        ``has_label``: whether a topology key counts.
-        """
-        theirs = _without_error(affinity_terms_of(other)).required_anti
-        covering = theirs.covering(pod.namespace, self._namespaces.labels_of(pod))
-        selecting = theirs.selecting(covering, pod.pod.metadata.labels)
-        return selecting is not None and any(
-            has_label(key) for key, _ in theirs.sums_by_key(selecting)
+        ):
+            return False
+        earlier = self._namespaces.now.changed(name, before)
+        return bool(
+            (self._feasibility.accepted(pod) & ~self._feasibility.accepted(pod, earlier)).any()
         )
 
 
@@ -234,12 +203,6 @@ def _has_nodes(nodes: NodeTable, key: str, value: str) -> bool:
     if not nodes.has_label(key) or (code := nodes.label_values(key).find(value)) == ABSENT:
         return False
     return bool((nodes.label(key) == code).any())
-
-
-def _without_error(terms: AffinityTerms) -> AffinityTerms:
-    if terms.error:
-        raise SelectorError(terms.error)
-    return terms
 
 
 def _is_placed(pod: Pod) -> bool:

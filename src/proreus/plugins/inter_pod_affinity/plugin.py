@@ -16,10 +16,9 @@ from proreus.config.field_errors import child, invalid
 from proreus.config.fields import Boolean, Int32, PluginArgs
 from proreus.framework.affinity_terms import NO_TERMS, affinity_terms
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.domains import sum_by_domain
+from proreus.framework.domains import any_in_domain, sum_by_domain
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
-from proreus.framework.interning import ABSENT
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
@@ -33,19 +32,16 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.term_set import TermSet
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
+from proreus.plugins.inter_pod_affinity.counts import (
+    AFFINITY_REJECTED,
+    ANTI_AFFINITY_REJECTED,
+    EXISTING_REJECTED,
+    AffinityCounts,
+)
 from proreus.plugins.inter_pod_affinity.hints import AffinityHints
 from proreus.plugins.inter_pod_affinity.namespaces import Namespaces
 
-REASON_AFFINITY = "node(s) didn't match pod affinity rules"
-REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
-
-_NAME = "InterPodAffinity"
 _SCORES = "InterPodAffinity/scores"
-_AFFINITY_REJECTED = Status.unresolvable(REASON_AFFINITY).with_plugin(_NAME)
-_ANTI_AFFINITY_REJECTED = Status.unschedulable(REASON_ANTI_AFFINITY).with_plugin(_NAME)
-_EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).with_plugin(_NAME)
 
 
 class InterPodAffinityArgs(PluginArgs):
@@ -97,10 +93,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if terms.error:
             return Status.unresolvable(f"parsing pod: {terms.error}")
         counts = AffinityCounts.from_nodes(
-            self._namespaces.within(terms.required),
-            self._namespaces.within(terms.required_anti),
             pod,
-            self._namespaces.labels_of(pod),
+            self._namespaces.now,
             nodes,
             partial(state.check_budget, self.name, "PreFilter"),
             self._hostname_fast_path,
@@ -127,14 +121,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if counts.affinity:
             # Also for the first pod of a group: its node needs the topology keys.
             if not all(key in labels for key in counts.affinity):
-                return _AFFINITY_REJECTED
+                return AFFINITY_REJECTED
             enough = all(sums[labels[key]] > 0 for key, sums in counts.affinity.items())
             if not enough and not counts.first_of_its_kind:
-                return _AFFINITY_REJECTED
+                return AFFINITY_REJECTED
         if any(sums[labels.get(key)] > 0 for key, sums in counts.anti.items()):
-            return _ANTI_AFFINITY_REJECTED
+            return ANTI_AFFINITY_REJECTED
         if any(sums[labels.get(key)] > 0 for key, sums in counts.existing.items()):
-            return _EXISTING_REJECTED
+            return EXISTING_REJECTED
         return None
 
     def filter_all(
@@ -142,16 +136,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     ) -> None:
         """Filter all nodes."""
         counts: AffinityCounts = state.read(self.name)
-        if counts.affinity:
-            first = counts.first_of_its_kind
-            for key, sums in counts.affinity.items():
-                codes = nodes.label(key)
-                far = codes == ABSENT if first else sums.of(codes) <= 0
-                verdicts.reject_with(far, _AFFINITY_REJECTED)
-        for key, sums in counts.anti.items():
-            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _ANTI_AFFINITY_REJECTED)
-        for key, sums in counts.existing.items():
-            verdicts.reject_with(sums.of(nodes.label(key)) > 0, _EXISTING_REJECTED)
+        for rejection, rows in counts.rejections(nodes):
+            verdicts.reject_with(rows, rejection)
 
     # ---- score ---------------------------------------------------------------------------------
 
@@ -183,8 +169,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """
         check = partial(state.check_budget, self.name, "PreScore")
         for ours in preferred:
-            for (key, _), weights in nodes.count_selected(self._namespaces.within(ours), check):
-                if _any_in_domain(nodes, key, weights):
+            for (key, _), weights in nodes.count_selected(self._namespaces.now.within(ours), check):
+                if any_in_domain(nodes, key, weights):
                     yield key, weights
         # Symmetry: terms of existing pods that match this one. Their required affinity counts as
         # preferred, with hardPodAffinityWeight.
@@ -192,13 +178,13 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
             if not weight or not existing.counted:
                 continue
-            namespace_labels = self._namespaces.labels_of(pod)
+            namespace_labels = self._namespaces.now.of(pod)
             matching = existing.matching(
                 pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
             )
             for (key, _), theirs in matching.items():
                 weights = nodes.count_terms(theirs)
-                if _any_in_domain(nodes, key, weights):
+                if any_in_domain(nodes, key, weights):
                     yield key, weights * weight
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
@@ -218,9 +204,3 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
 
 _SKIP = Status.skip()
-
-
-def _any_in_domain(nodes: NodeTable, key: str, counts: IntArray) -> bool:
-    """Return whether any counted pod is on a node with the label."""
-    counted = counts != 0
-    return bool(counted.any()) and bool((counted & (nodes.label(key) != ABSENT)).any())

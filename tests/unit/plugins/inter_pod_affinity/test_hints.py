@@ -137,12 +137,36 @@ def test_one_of_several_anti_affinity_terms_is_enough(
 LONE = make_pod("lone", labels={"app": "x"}, affinity=terms("podAffinity", "x"))
 
 
+def in_zone(name: str, zone: str = "", **more: Any) -> Node:
+    return make_node(name, labels={"zone": zone} if zone else {}, **more)
+
+
 @pytest.mark.parametrize(("new", "queued"), [(None, True), (other("y"), True), (other("x"), False)])
-def test_a_pod_near_itself_may_be_the_first_again_when_another_goes(
+def test_a_pod_near_itself_may_be_the_first_again_when_the_last_other_goes(
     new: Pod | None, queued: bool
 ) -> None:
-    assert after_pod(LONE, other("x"), new) is queued
-    assert not after_pod(NEAR, other("x"), new)
+    zones = [in_zone("n1", "a"), in_zone("n2", "b")]
+    alone, without_zones = hints_of(FakeHandle(zones)), hints_of(FakeHandle([in_zone("n1")]))
+    accompanied = hints_of(FakeHandle(zones, [make_pod("x", labels={"app": "x"}, node_name="n2")]))
+
+    assert alone.is_schedulable_after_pod_change(LONE, other("x"), new) is queued
+    assert not accompanied.is_schedulable_after_pod_change(LONE, other("x"), new)
+    assert not without_zones.is_schedulable_after_pod_change(LONE, other("x"), new)
+    assert not alone.is_schedulable_after_pod_change(NEAR, other("x"), new)
+
+
+def test_a_pod_that_another_term_selects_now_frees_the_domain_of_the_first() -> None:
+    def after_change(*pods: PodInfo, node_name: str = "n1") -> bool:
+        hint = hints_of(FakeHandle(nodes, pods)).is_schedulable_after_pod_change
+        return hint(TWO_KEYS, other("x", node_name), other("y", node_name))
+
+    nodes = [make_node(name, labels={"zone": "a", "rack": name}) for name in ("n1", "n2")]
+    there = make_pod("other", labels={"app": "y"}, node_name="n1")
+    still_x = make_pod("x", labels={"app": "x"}, node_name="n2")
+
+    assert after_change(there)
+    assert not after_change(there, still_x)
+    assert after_change(node_name="gone")
 
 
 # ---- namespaces ----------------------------------------------------------------------------------
@@ -196,26 +220,72 @@ def labelled(name: str, **labels: str) -> Namespace:
     return handle.api.store(NAMESPACES)[name]
 
 
-@pytest.mark.parametrize("pod", [NEAR_TEAM, APART_FROM_TEAM])
-def test_other_labels_of_a_namespace_that_a_term_may_select(pod: PodInfo) -> None:
-    hint = hints_of().is_schedulable_after_namespace_change
-    selected, not_selected = labelled("blue", team="x"), labelled("blue", team="y")
+def relabel(hint: AffinityHints, pod: PodInfo, old: Any, new: Any) -> bool:
+    return hint.is_schedulable_after_namespace_change(pod, old, new)
 
-    assert hint(pod, not_selected, selected)
-    assert hint(pod, selected, not_selected)
-    assert hint(pod, None, selected)
-    assert hint(pod, selected, None)
-    assert not hint(pod, None, not_selected)
-    assert not hint(pod, not_selected, labelled("blue"))
-    assert not hint(pod, selected, labelled("blue", team="x", more="y"))
+
+BLUE_X, BLUE_Y = labelled("blue", team="x"), labelled("blue", team="y")
+
+
+@pytest.mark.parametrize(
+    ("pod", "now", "old", "new", "queued"),
+    [
+        (NEAR_TEAM, "x", BLUE_Y, BLUE_X, True),
+        (NEAR_TEAM, "x", None, BLUE_X, True),
+        (NEAR_TEAM, "x", labelled("blue", team="x", more="y"), BLUE_X, False),
+        (NEAR_TEAM, "y", BLUE_X, BLUE_Y, False),
+        (APART_FROM_TEAM, "y", BLUE_X, BLUE_Y, True),
+        (APART_FROM_TEAM, "y", BLUE_X, None, True),
+        (APART_FROM_TEAM, "x", BLUE_Y, BLUE_X, False),
+        (NEITHER, "x", BLUE_Y, BLUE_X, False),
+    ],
+)
+def test_other_labels_of_a_namespace_by_which_a_term_selects_a_pod(
+    pod: PodInfo, now: str, old: Namespace | None, new: Namespace | None, queued: bool
+) -> None:
+    there = make_pod("there", namespace="blue", labels={"app": "x"}, node_name="n1")
+    objects = [] if new is None else [namespace("blue", team=now)]
+    hint = hints_of(FakeHandle([in_zone("n1", "a")], [there], objects=objects))
+    assert relabel(hint, pod, old, new) is queued
+    # Nobody is there whom the term selects now, or has selected.
+    assert not relabel(hints_of(FakeHandle([in_zone("n1", "a")], objects=objects)), pod, old, new)
 
 
 def test_other_labels_of_the_pods_own_namespace_matter_to_the_terms_of_existing_pods() -> None:
-    hint = hints_of().is_schedulable_after_namespace_change
+    there = make_pod("there", node_name="n1", affinity=terms("podAntiAffinity", "me", **TEAM))
+    nodes, objects = [in_zone("n1", "a")], [namespace("default")]
+    hint = hints_of(FakeHandle(nodes, [there], objects=objects))
 
-    assert hint(NEITHER, labelled("default", team="x"), labelled("default"))
-    assert not hint(NEITHER, labelled("default", team="x"), labelled("default", team="x"))
-    assert not hint(NEITHER, labelled("blue", team="x"), labelled("blue"))
+    assert relabel(hint, NEITHER, labelled("default", team="x"), labelled("default"))
+    assert not relabel(hint, NEITHER, labelled("default", team="y"), labelled("default"))
+    elsewhere = hints_of(FakeHandle([*nodes, in_zone("n2", "b")], [there], objects=objects))
+    assert relabel(elsewhere, NEITHER, labelled("default", team="x"), labelled("default"))
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "queued"),
+    [
+        (NEAR_TEAM, None, in_blue("x"), True),
+        (NEAR_TEAM, None, in_blue("y"), False),
+        (NEAR_TEAM, in_blue("x"), in_blue("y"), True),
+        (NEAR_TEAM, in_blue("x"), None, False),
+        (APART_FROM_TEAM, in_blue("x"), None, True),
+        (APART_FROM_TEAM, None, in_blue("x"), False),
+        (NEITHER, in_blue("x", affinity=terms("podAntiAffinity", "me", **TEAM)), None, True),
+        (NEAR, None, in_blue("x"), False),
+    ],
+)
+def test_since_1_38_pods_of_unknown_namespaces_may_help(
+    pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool
+) -> None:
+    def hint(version: str, *names: str) -> bool:
+        objects = [namespace(name) for name in names]
+        handle = FakeHandle([in_zone("n1")], objects=objects, kubernetes_version=version)
+        return hints_of(handle).is_schedulable_after_pod_change(pod, old, new)
+
+    assert hint("1.38") is queued
+    assert not hint("1.38", "blue", "default")
+    assert not hint("1.37")
 
 
 # ---- nodes ---------------------------------------------------------------------------------------
@@ -244,10 +314,6 @@ def test_nodes(pod: PodInfo, old: dict[str, str] | None, new: dict[str, str], qu
     hints = hints_of(FakeHandle([after]))
 
     assert hints.is_schedulable_after_node_change(pod, before, after) is queued
-
-
-def in_zone(name: str, zone: str = "", **more: Any) -> Node:
-    return make_node(name, labels={"zone": zone} if zone else {}, **more)
 
 
 EXCLUSIVE = make_pod("there", node_name="n1", affinity=terms("podAntiAffinity", "me"))
