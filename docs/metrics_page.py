@@ -25,8 +25,8 @@ HEAD = """\
 All metrics that proreus exposes, from their declarations (`make metrics-page`). Those named
 `proreus_…` are its own; names, types, labels and buckets of all others are kube-scheduler's, so
 that its dashboards and alerts work. Durations are in seconds. *Only in* names the versions of
-Kubernetes ([upgrading](upgrading.md)) whose kube-scheduler has a metric, where not all have it. Metrics of
-groups exist where the feature gate GenericWorkload or an add-on asks for them.
+Kubernetes ([upgrading](upgrading.md)) whose kube-scheduler has a metric, where not all have it.
+Metrics of groups exist where the feature gate GenericWorkload or an add-on asks for them.
 
 `/metrics` also has the `process_…` and `python_…` metrics of prometheus-client. What of
 kube-scheduler's is missing is in [parity](parity.md). [Alerts](alerts.md) says what to do about
