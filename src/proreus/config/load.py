@@ -7,6 +7,7 @@ first step that found any. Profiles are built from the result by ``engine.runtim
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -59,7 +60,7 @@ def load(
         config = override(config)
     problems = tuple(validation.problems(config, gates))
     if problems:
-        raise ConfigError(*problems, remedy=_removed_plugins(config))
+        raise ConfigError(*problems, remedy=_remedy(config))
     _warn_of_idle_points(config, catalog)
     _warn_of_idle_fields(config)
     _warn_of_former_plugins(config, catalog)
@@ -186,12 +187,15 @@ def _with_effect(config: PluginConfig, model: type[PluginArgs]) -> Any:
     return known
 
 
-def _removed_plugins(config: SchedulerConfiguration) -> str:
-    """Return a clause about the plugins that v1 no longer has; "" for none."""
+def _remedy(config: SchedulerConfiguration) -> str:
+    """Return clauses about plugins that v1 no longer has and equal profiles; "" for none."""
+    names = Counter(profile.name for profile in config.profiles)
+    equal = (f'{n} profiles have schedulerName "{name}"' for name, n in names.items() if n > 1)
     named = {one.name for profile in config.profiles for one in profile.plugin_config}
     named = named.union(*(profile.plugins.enabled_names() for profile in config.profiles))
     removed = sorted(named & validation.REMOVED_PLUGINS)
-    return "; ".join(f"instead of {name} {former_names.PLUGINS[name]}" for name in removed)
+    successors = (f"instead of {name} {former_names.PLUGINS[name]}" for name in removed)
+    return "; ".join((*successors, *equal))
 
 
 def _warn_of_former_plugins(config: SchedulerConfiguration, catalog: PluginCatalog) -> None:

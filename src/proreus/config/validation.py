@@ -99,6 +99,7 @@ def _profiles(profiles: tuple[ProfileConfiguration, ...], gates: FeatureGates) -
         yield from _removed_plugins(path, profile, gates)
         yield from _plugin_config(path, profile, gates)
         if profile.name in seen:
+            # The value is a path, of which Go's JSON shows nothing.
             yield duplicate(child(path, "schedulerName"), {})
         seen.add(profile.name)
     yield from _queue_sort(profiles)

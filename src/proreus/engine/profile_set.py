@@ -15,7 +15,6 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from msgspec import Struct
 from proreus.base.errors import ConfigError, ProreusError
 from proreus.base.kubernetes_version import Change
 from proreus.base.logs import logger
+from proreus.base.similar_names import similar
 from proreus.config.types import SchedulerConfiguration
 from proreus.engine.environment import Environment
 from proreus.engine.extenders.extender import build_extenders
@@ -382,13 +382,13 @@ def _registered_kinds(queue_profiles: Mapping[str, QueueProfileView]) -> dict[st
         if resource is not None:
             found[name] = resource
         else:
-            known = sorted({events.POD, events.NODE, *BY_KIND})
+            known = {events.POD, events.NODE, *BY_KIND}
             log.error(
                 "Incorrect event registration",
                 err="neither a kind that is known nor of the form <plural>.<version>.<group>",
                 resource=name,
                 plugins=sorted(plugins[name]),
-                similar=get_close_matches(name.capitalize(), known, 1),
+                similar=similar(name.capitalize(), known, 0.6),
             )
     return found
 

@@ -53,6 +53,14 @@ def test_all_faults_at_once_in_order(catalog, with_document):
     )
 
 
+def test_equal_profiles_are_named_beside_kube_schedulers_text(catalog, with_document):
+    with pytest.raises(ConfigError) as caught:
+        load(with_document(profiles=[{"schedulerName": "a"}, {"schedulerName": "a"}]), catalog)
+    assert caught.value.explained == (
+        'profiles[1].schedulerName: Duplicate value: {}; 2 profiles have schedulerName "a"'
+    )
+
+
 def test_leader_election_is_not_checked_when_off(catalog, with_document):
     off = {"leaderElect": False, "leaseDuration": "-5s", "resourceLock": "x"}
     load(with_document(leaderElection=off), catalog)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from proreus.base.similar_names import similar
 from proreus.framework.plugin import Plugin
 
 _GO_NAMES = {
@@ -82,8 +82,8 @@ def _meant(name: str, value: Any, known: Mapping[str, _Declared]) -> _Declared |
         return None
     parameters = _parameters(value)
     same = [one for one, declared in alike.items() if declared.parameters == parameters]
-    close = get_close_matches(name, same, 1, _CLOSE)
-    return known[close[0]] if close else None
+    close = similar(name, same, _CLOSE)
+    return known[close] if close else None
 
 
 def _bare(name: str) -> str:

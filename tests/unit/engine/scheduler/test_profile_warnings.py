@@ -116,7 +116,7 @@ def test_unknown_kinds_are_named_with_the_plugin_and_the_one_that_was_meant(
 ) -> None:
     Harness([rejecting(ClusterEvent(typed, ADD))], [make_node("n0")])
     [fields] = warnings(caplog, "Incorrect event registration")
-    assert fields == {"resource": typed, "plugins": ["Rejecting"], "similar": [meant]}
+    assert fields == {"resource": typed, "plugins": ["Rejecting"], "similar": meant}
 
 
 def test_a_forgotten_return_is_named() -> None:
