@@ -25,8 +25,7 @@ from msgspec import structs
 
 from proreus.base.errors import PluginError
 from proreus.base.metrics import SchedulerMetrics
-from proreus.engine.cycles.attempt import Attempt, Failure, NodeSubset
-from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
+from proreus.engine.cycles.attempt import NodeSubset
 from proreus.engine.groups.failures import GroupFailures
 from proreus.engine.groups.orders import Order, OtherOrders, kind_of
 from proreus.engine.groups.placement_search import (
@@ -38,7 +37,6 @@ from proreus.engine.groups.placement_search import (
 from proreus.engine.groups.results import (
     UNSCHEDULABLE,
     PodGroupResult,
-    PodResult,
     Results,
     add_rejectors,
     naming_placements,
@@ -48,7 +46,7 @@ from proreus.engine.groups.results import (
     say_of_rejected_pods,
     successful_leaves,
 )
-from proreus.engine.queue.nominator import Nominator
+from proreus.engine.groups.tentative_pods import TentativePods
 from proreus.engine.runtime.pod_group_points import (
     run_placement_feasible,
     run_placement_generate,
@@ -59,8 +57,6 @@ from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import (
-    FILTER_VERDICTS,
-    POD_GROUP_SCHEDULING_CYCLE,
     PlacedPod,
     Placement,
     PlacementProgress,
@@ -70,7 +66,6 @@ from proreus.framework.pod_group import (
     PodGroupStates,
 )
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.queued_pod_group import PodsByGroup
 from proreus.framework.status import Code, Status, code_of
 
@@ -86,16 +81,14 @@ _MOST_TRIES = 1000
 class PodGroupAlgorithm:
     """Tries the pods of root groups of one profile.
 
-    ``begin``: makes a pod's attempt. ``states``: the pods of groups that have a node. ``failures``:
-    what groups that do not fit tell. ``search``: chooses the placements to try.
+    ``pods``: what is assumed meanwhile. ``states``: the pods of groups that have a node.
+    ``failures``: what groups that do not fit tell. ``search``: chooses the placements to try.
     ``topology_aware``: gate TopologyAwareWorkloadScheduling.
     """
 
     profile: Profile
-    cycle: SchedulingCycle
-    nominator: Nominator
+    pods: TentativePods
     states: PodGroupStates
-    begin: Callable[[QueuedPodInfo], Attempt]
     failures: GroupFailures
     search: SearchPlacements
     topology_aware: bool
@@ -105,20 +98,14 @@ class PodGroupAlgorithm:
     def __post_init__(self) -> None:
         """Begin with no pod tried."""
         self._timer = PluginTimer(self.metrics)
-        self._pods: PodsByGroup = {}
+        self._queued: PodsByGroup = {}
         self._root: PodGroupInfo | None = None
         self._first_placement = self._next_placement = 0
-        self._rejectors: set[str] = set()
-        """The plugins that rejected pods, in whatever order and placement."""
         self._generating_plugins = {plugin.name for plugin in self.profile.placement_generate}
         self._in_the_way: dict[bytes, QueuedPodInfo] = {}
         """One pod of each kind that took the place of a pod that found no node."""
-        self._tries = 0
-        """How many pods have been tried."""
         self._order: Order | None = None
         """The order in which the pods are tried; None for their own."""
-        self._assumed: list[PodResult] = []
-        """The pods that are assumed now, in the order in which they were."""
 
     async def run(
         self,
@@ -133,19 +120,19 @@ class PodGroupAlgorithm:
         ``state``: what plugins keep about the group's cycle. ``first_placement``: the place of the
         placement to begin with. ``rejectors``: the plugins that rejected pods in those before it.
         """
-        self._pods, self._root = pods, root
-        self._rejectors = set(rejectors)
+        self._queued, self._root = pods, root
+        self.pods.rejectors = set(rejectors)
         self._first_placement, self._next_placement = first_placement, 0
         try:
             results = await self._schedule_group(root, state, None)
         finally:
-            self._revert_to(0)
+            self.pods.revert_to(0)
         result = results[root.entity_key]
         if result.status is None and not result.any_scheduled:
             result.status = self.failures.nothing_placed
         if result.status is not None and root.entity_key.is_provided:
             # The other orders and placements may be helped by events that these pods know not of.
-            result.rejectors = frozenset(self._rejectors)
+            result.rejectors = frozenset(self.pods.rejectors)
             result.in_the_way = self._in_the_way
             add_rejectors(results.values(), result.rejectors)
         return results
@@ -164,7 +151,7 @@ class PodGroupAlgorithm:
         self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
     ) -> Results:
         """Try the pods of a PodGroup in their order; they stay assumed if the group fits."""
-        before = len(self._assumed)
+        before = len(self.pods.assumed)
         pods = self._ordered(group)
         known = self.states.get(group.key)
         scheduled = 0 if known is None else known.scheduled_count
@@ -178,7 +165,7 @@ class PodGroupAlgorithm:
                 result.status = self.failures.rejection(result.status)
             return {group.entity_key: result}
         for queued in pods:
-            pod = await self._schedule_pod(queued, cycle, nodes)
+            pod = await self.pods.schedule(queued, cycle, nodes)
             result.pods.append(pod)
             result.any_scheduled = result.any_scheduled or bool(pod.node_name)
             if pod.failure is not None and not pod.failure.status.rejected:
@@ -203,7 +190,7 @@ class PodGroupAlgorithm:
             if pod.failure is not None and pod.failure.fit_error is not None
         }
         rows = (self.profile.table if nodes is None else nodes.nodes).rows
-        for pod in self._assumed:
+        for pod in self.pods.assumed:
             # Those of child groups have placements of their own.
             if (row := rows.get(pod.node_name)) is None:
                 continue
@@ -220,7 +207,7 @@ class PodGroupAlgorithm:
             result.status = self.failures.rejection(result.status)
         if result.group.entity_key.is_provided:
             result.status = naming_rejected_pod(result.status, result.pods)
-        self._revert_to(before)
+        self.pods.revert_to(before)
         result.any_scheduled = False
 
     def _feasible(self, result: PodGroupResult, progress: PlacementProgress) -> Status | None:
@@ -237,7 +224,7 @@ class PodGroupAlgorithm:
 
         Each has a state of its own: ``state`` is that of this group alone.
         """
-        before = len(self._assumed)
+        before = len(self.pods.assumed)
         progress = PlacementProgress(len(group.children))
         result = PodGroupResult(group)
         result.status = self._feasible(result, progress)
@@ -250,10 +237,10 @@ class PodGroupAlgorithm:
             if previous is not None and (error := await self._hold(previous, results)):
                 result.status = self.failures.error_of_child(group, previous, error)
                 break
-            assumed = len(self._assumed)
+            assumed = len(self.pods.assumed)
             results |= await self._schedule_group(child, CycleState(), nodes)
             # A child that was tried in placements has been undone.
-            previous = child if len(self._assumed) == assumed else None
+            previous = child if len(self.pods.assumed) == assumed else None
             found = results[child.entity_key]
             if found.failed:
                 assert found.status is not None
@@ -272,58 +259,21 @@ class PodGroupAlgorithm:
         self._conclude(result, before)
         return results | {group.entity_key: result}
 
-    async def _schedule_pod(
-        self, queued: QueuedPodInfo, cycle: PodGroupSchedulingCycle, nodes: NodeSubset | None
-    ) -> PodResult:
-        """Find a node for a pod and assume it there."""
-        attempt = self.begin(queued)
-        attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, cycle)
-        self.cycle.set_interested_extenders(attempt)
-        # Preemption is for the group as a whole, once it does not fit.
-        attempt.node_subset, attempt.may_preempt, attempt.in_group = nodes, False, True
-        result = PodResult(queued, attempt)
-        self._tries += 1
-        found = await self.cycle.schedule_pod(attempt)
-        if isinstance(found, Failure):
-            result.failure = found
-            if found.fit_error is not None:
-                # The verdicts may be shared, and the pods assumed next change them.
-                diagnosis = found.fit_error.diagnosis.with_copied_verdicts()
-                self._rejectors |= diagnosis.unschedulable_plugins
-                found.fit_error = structs.replace(found.fit_error, diagnosis=diagnosis)
-                found.nominating = None
-                attempt.state.write(FILTER_VERDICTS, diagnosis.verdicts)
-        else:
-            failure = await self.cycle.assume_and_reserve(attempt, found)
-            if failure is None:
-                result.node_name = found
-                self._assumed.append(result)
-            else:
-                failure.nominating = CLEAR_NOMINATION
-                result.failure = failure
-                self._restore_nomination(queued)
-        result.seconds = perf_counter() - attempt.started
-        return result
-
-    def _revert_to(self, count: int) -> None:
-        """Undo all but the first ``count`` pods that are assumed."""
-        # In reverse: what a later pod reserved may build on an earlier pod's reservation.
-        while len(self._assumed) > count:
-            pod = self._assumed.pop()
-            self.cycle.unreserve_and_forget(pod.attempt, pod.node_name)
-            self._restore_nomination(pod.queued)
-
-    def _restore_nomination(self, queued: QueuedPodInfo) -> None:
-        """Nominate a pod again that lost its nomination when it was assumed."""
-        node_name = queued.pod.status.nominated_node_name
-        if node_name:
-            self.nominator.add_nominated_pod(queued.info, NominatingInfo(node_name))
+    async def _hold(self, child: PodGroupInfo, results: Results) -> Status | None:
+        """Assume the pods of a child group again where they fitted, for the siblings after it."""
+        for leaf in successful_leaves(child, results):
+            failure = await self.pods.assume_again(leaf.pods)
+            if failure is not None:
+                error = self.failures.error_of_subtree(child, failure)
+                results[child.entity_key].status = error
+                return error
+        return None
 
     # ---- orders --------------------------------------------------------------------------------
 
     def _ordered(self, group: PodGroupInfo) -> Sequence[QueuedPodInfo]:
         """Return the pods of a PodGroup as they are tried."""
-        pods, order = self._pods.get(group.entity_key, ()), self._order
+        pods, order = self._queued.get(group.entity_key, ()), self._order
         return pods if order is None else sorted(pods, key=lambda queued: order[queued.uid])
 
     def _place_of(self, group: PodGroupInfo) -> int:
@@ -349,7 +299,7 @@ class PodGroupAlgorithm:
                 placed = sum(one.scheduled_count for one in states if one is not None)
                 orders = OtherOrders(
                     group,
-                    self._pods,
+                    self._queued,
                     # What is held for the pods is room for them, and not known here.
                     None if self.profile.pod_sources else table,
                     placed,
@@ -371,7 +321,7 @@ class PodGroupAlgorithm:
         self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None, try_: Try
     ) -> Results:
         """Try a group in each of its placements; return the results of the best one."""
-        key, before = group.entity_key, len(self._assumed)
+        key, before = group.entity_key, len(self.pods.assumed)
         # As in kube-scheduler: such calls are few, and all of them are timed.
         state.timer = self._timer
         try:
@@ -395,7 +345,7 @@ class PodGroupAlgorithm:
             if isinstance(within, Status):
                 return {key: PodGroupResult(group, within)}
             results = await self._try_in_orders(group, state, within, try_)
-            self._revert_to(before)
+            self.pods.revert_to(before)
             result = results[key]
             if result.failed:
                 return self.failures.after_error(results, key)
@@ -422,7 +372,7 @@ class PodGroupAlgorithm:
                 first[key].status = naming_placements(status, placements, reasons)
                 # A domain may get what it lacks, or another node.
                 if any(one.lacking or placements[-1].node_names is not None for one in placements):
-                    self._rejectors.update(self._generating_plugins)
+                    self.pods.rejectors.update(self._generating_plugins)
                 first[key].next_placement = self._next_placement
                 if len(placements) > 1:
                     say_of_rejected_pods(first.values(), first[key].status)
@@ -436,7 +386,7 @@ class PodGroupAlgorithm:
         self, group: PodGroupInfo, placements: Sequence[Placement], nodes: NodeTable
     ) -> PlacementSearch:
         is_root, provided = group is self._root, group.entity_key.is_provided
-        pods = self._pods.get(group.entity_key, ()) if is_root else ()
+        pods = self._queued.get(group.entity_key, ()) if is_root else ()
         find = every_placement if provided else self.search
         search = find(placements, pods, self.profile, nodes, self.rng)
         if not (is_root and provided):
@@ -453,9 +403,9 @@ class PodGroupAlgorithm:
         start = self._first_placement
         places = [place for place in places if place >= start] or places
         self._next_placement = 0
-        started = self._tries
+        started = self.pods.tries
         for place in places:
-            if self._tries - started < _MOST_TRIES or (
+            if self.pods.tries - started < _MOST_TRIES or (
                 place == places[-1] and placements[place].node_names is None
             ):
                 yield place
@@ -503,17 +453,3 @@ class PodGroupAlgorithm:
         totals = run_placement_score(self.profile, state, group, candidates, states).tolist()
         best = [index for index, total in enumerate(totals) if total == max(totals)]
         return found[self.rng.choice(best)][1]
-
-    async def _hold(self, child: PodGroupInfo, results: Results) -> Status | None:
-        """Assume the pods of a child group again where they fitted, for the siblings after it."""
-        for leaf in successful_leaves(child, results):
-            for pod in leaf.pods:
-                if not pod.node_name:
-                    continue
-                failure = await self.cycle.assume_and_reserve(pod.attempt, pod.node_name)
-                if failure is not None:
-                    error = self.failures.error_of_subtree(child, failure)
-                    results[child.entity_key].status = error
-                    return error
-                self._assumed.append(pod)
-        return None

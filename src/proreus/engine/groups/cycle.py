@@ -30,6 +30,7 @@ from proreus.engine.groups.failures import GroupFailures, failures_of
 from proreus.engine.groups.placement_search import search_of
 from proreus.engine.groups.results import PodGroupResult, PodResult, Results
 from proreus.engine.groups.status import PodGroupStatusWriter
+from proreus.engine.groups.tentative_pods import TentativePods
 from proreus.engine.groups.validation import InvalidPodGroup, validation_of
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.engine.runtime.pod_group_points import run_pod_group_post_filter
@@ -251,10 +252,12 @@ class PodGroupCycle(GroupCycle):
         popped, root, profile = cycle.popped, cycle.root, cycle.profile
         algorithm = PodGroupAlgorithm(
             profile=profile,
-            cycle=self._cycle,
-            nominator=self._queue.nominator,
+            pods=TentativePods(
+                self._cycle,
+                self._queue.nominator,
+                begin=lambda queued: self._pods.begin(queued, profile),
+            ),
             states=self._states,
-            begin=lambda queued: self._pods.begin(queued, profile),
             failures=cycle.failures,
             search=self._search,
             topology_aware=self._topology_aware,

@@ -25,6 +25,7 @@ from proreus.engine.groups.algorithm import PodGroupAlgorithm
 from proreus.engine.groups.failures import failures_of
 from proreus.engine.groups.placement_search import every_placement
 from proreus.engine.groups.results import PodResult
+from proreus.engine.groups.tentative_pods import TentativePods
 from proreus.engine.runtime.find_nodes import NodeSearch
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.select_host import in_order
@@ -128,10 +129,8 @@ class GroupTrial:
         whole = self._group.is_whole
         algorithm = PodGroupAlgorithm(
             profile=profile,
-            cycle=self._cycle,
-            nominator=self._nominator,
+            pods=TentativePods(self._cycle, self._nominator, self._begin(profile)),
             states=self._cache.pod_group_states,
-            begin=self._begin(profile),
             failures=failures_of(self._root, self._gates),
             search=every_placement,
             topology_aware=whole
