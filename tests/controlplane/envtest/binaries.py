@@ -38,10 +38,16 @@ from proreus.base.kubernetes_version import (
 
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "binaries"
 
-RELEASES = {"1.36": "v1.36.2", "1.37": "v1.37.1"}
+RELEASES = {"1.36": "v1.36.2", "1.37": "v1.37.1", "1.38": "v1.38.0-beta.0"}
 """The minor versions of Kubernetes that can be built, and the patch release of each."""
 
-NEWEST = max(RELEASES)
+BESIDE = {"1.38": "1.37"}
+"""Versions of which kube-scheduler alone can be built, and the one whose control plane it gets.
+
+kube-apiserver 1.38 needs k8s.io/apiextensions-api, which the module proxy does not serve yet.
+"""
+
+NEWEST = max(RELEASES.keys() - BESIDE.keys())
 
 _STAMP = "-X k8s.io/component-base/version."
 
@@ -121,18 +127,43 @@ class Release:
         return cache_root() / "controlplane" / self.version
 
     @property
-    def modules(self) -> tuple[GoModule, ...]:
-        """The modules that have all its programs."""
+    def control_plane(self) -> Release:
+        """The release of its kube-apiserver, which may be an older one."""
+        return Release(BESIDE.get(self.minor, self.minor))
+
+    @property
+    def parts(self) -> list[tuple[GoModule, Path]]:
+        """The modules that have all its programs, and where those are built.
+
+        Where two modules have a program, it is that of the first.
+        """
+        own = [(module, self.cache_folder) for module in self._modules]
+        return own if self.control_plane == self else [*own, *self.control_plane.parts]
+
+    @property
+    def _modules(self) -> tuple[GoModule, ...]:
         minor = self.minor.partition(".")[2]
+        alone = self.control_plane != self
         kubernetes = GoModule(
             "kubernetes",
-            {name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES_PROGRAMS},
+            {
+                name: f"k8s.io/kubernetes/cmd/{name}"
+                for name in (("kube-scheduler",) if alone else _KUBERNETES_PROGRAMS)
+            },
             MODULES_FOLDER / f"kubernetes-{self.minor}",
             # without the stamp the apiserver's version is v0.0.0, which some clients reject
             f"{_STAMP}gitVersion={self.version} {_STAMP}gitMajor=1 {_STAMP}gitMinor={minor}",
             seconds_from_cold=250,
         )
-        return (kubernetes, _ETCD, _KWOK)
+        return (kubernetes,) if alone else (kubernetes, _ETCD, _KWOK)
+
+    def find(self, programs: Iterable[str]) -> Iterator[tuple[GoModule, Path, list[str]]]:
+        """Yield the modules that have these programs, where those are built, and their names."""
+        wanted = set(programs)
+        for module, folder in self.parts:
+            if names := [name for name in module.programs if name in wanted]:
+                yield module, folder, names
+                wanted -= set(names)
 
 
 def chosen_release() -> Release:
@@ -158,24 +189,17 @@ def find_or_build(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     wanted = list(programs)
     found = dict(_assets(wanted))
     release = chosen_release()
-    others = [
-        (module, [name for name in wanted if name in module.programs and name not in found])
-        for module in release.modules
-    ]
+    others = list(release.find(name for name in wanted if name not in found))
     unbuilt = [
-        name
-        for module, names in others
-        for name in names
-        if not _is_built(release.cache_folder, module)
+        name for module, folder, names in others for name in names if not _is_built(folder, module)
     ]
     if unbuilt and shutil.which("go") is None:
         raise MissingBinaries(
             f"neither Go is installed nor does KUBEBUILDER_ASSETS hold {', '.join(unbuilt)}"
         )
-    for module, names in others:
-        if names:
-            ensure_built(release.cache_folder, module)
-            found |= {name: release.cache_folder / name for name in names}
+    for module, folder, names in others:
+        ensure_built(folder, module)
+        found |= {name: folder / name for name in names}
     return found
 
 
@@ -184,11 +208,10 @@ def find_present(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     wanted = list(programs)
     release = chosen_release()
     built = {
-        name: release.cache_folder / name
-        for module in release.modules
-        if _is_built(release.cache_folder, module)
-        for name in module.programs
-        if name in wanted
+        name: folder / name
+        for module, folder, names in release.find(wanted)
+        if _is_built(folder, module)
+        for name in names
     }
     return built | dict(_assets(wanted))
 
@@ -270,7 +293,8 @@ def _build(folder: Path, module: GoModule) -> None:
             result = subprocess.run(
                 [*command, "-o", f"{fresh}/{name}", package],
                 cwd=module.folder,
-                env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
+                # auto: the toolchain that go.mod asks for, where the installed one is older
+                env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "auto"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -295,6 +319,11 @@ def main() -> int:
     parser.add_argument("--built", action="store_true", help="only say whether they are built")
     options = parser.parse_args()
     release = chosen_release()
+    if release.control_plane != release:
+        _say(
+            f"kube-apiserver {release.version} cannot be built: kube-scheduler {release.version} "
+            f"runs beside a control plane of {release.control_plane.version}"
+        )
     if options.where:
         print(release.cache_folder)
         return 0
@@ -311,7 +340,7 @@ def main() -> int:
 
 
 def _is_complete(release: Release) -> bool:
-    return all(_is_built(release.cache_folder, module) for module in release.modules)
+    return all(_is_built(folder, module) for module, folder in release.parts)
 
 
 def _say_what_is_missing(release: Release) -> int:

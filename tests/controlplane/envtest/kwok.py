@@ -131,7 +131,7 @@ class KwokCluster:
         ]
         environment = os.environ | {
             "KWOK_WORKDIR": str(self.folder / "work"),
-            "KWOK_KUBE_VERSION": chosen_release().version,
+            "KWOK_KUBE_VERSION": chosen_release().control_plane.version,
         }
         result = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=180
