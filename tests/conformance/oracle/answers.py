@@ -74,7 +74,7 @@ def differences(want: JsonObject, got: JsonObject) -> JsonObject:
     if got.get("raised") and not unanswerable:
         return {"error": (fault, got)}
     if fault:
-        equal = unanswerable or got.get("error") or _failed_in_pre_filter(got)
+        equal = unanswerable or got.get("error")
         return {} if equal else {"error": (fault, got)}
     if got.get("error") and any(v["code"] == "Error" for v in want.get("filter", {}).values()):
         return {}
@@ -91,10 +91,6 @@ def _without_error_texts(answer: JsonObject) -> JsonObject:
         if outcome["code"] == "Error":
             outcome.pop("message", None)
     return comparable
-
-
-def _failed_in_pre_filter(answer: JsonObject) -> bool:
-    return bool(answer.get("preFilter", {}).get("code") == "Error")
 
 
 def left_to_chance(oracle: Path, case: JsonObject, want: JsonObject, got: JsonObject) -> bool:

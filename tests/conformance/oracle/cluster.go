@@ -16,7 +16,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -33,7 +32,6 @@ type cluster struct {
 	snapshot  *internalcache.Snapshot
 	pod       *v1.Pod
 	writes    *writes
-	extenders []fwk.Extender // those that the question has behaviours of
 	stop      func()
 }
 
@@ -66,11 +64,8 @@ func newCluster(ctx context.Context, q question) (*cluster, error) {
 	if !ok {
 		profile = sched.Profiles[cfg.Profiles[0].SchedulerName]
 	}
-	c := &cluster{sched, profile, profile.SnapshotSharedLister().(*internalcache.Snapshot), pod, interceptWrites(client), nil, cancel}
-	if q.Extenders != nil {
-		(&fakeExtenders{behaviours: q.Extenders}).answerFor(sched, cfg.Extenders)
-		c.extenders = sched.Extenders
-	}
+	c := &cluster{sched, profile, profile.SnapshotSharedLister().(*internalcache.Snapshot), pod, interceptWrites(client), cancel}
+	(&fakeExtenders{behaviours: q.Extenders}).answerFor(sched, cfg.Extenders)
 	return c, c.prepare(ctx)
 }
 
@@ -105,6 +100,7 @@ func (c *cluster) sizeImages() error {
 
 func newScheduler(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory,
 	cfg *config.KubeSchedulerConfiguration, more ...scheduler.Option) (*scheduler.Scheduler, error) {
+	more = append(more, optionsOfVersion(cfg)...)
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
 	return scheduler.New(ctx, client, factory, nil, silent, append(more,
 		scheduler.WithComponentConfigVersion(cfg.TypeMeta.APIVersion),

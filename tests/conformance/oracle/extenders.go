@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,19 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-
-	_ "unsafe" // for linkname
 )
-
-//go:linkname findNodesThatPassExtenders k8s.io/kubernetes/pkg/scheduler.findNodesThatPassExtenders
-func findNodesThatPassExtenders(ctx context.Context, extenders []fwk.Extender, pod *v1.Pod, feasible []fwk.NodeInfo, statuses *framework.NodeToStatus) ([]fwk.NodeInfo, error)
-
-//go:linkname prioritizeNodes k8s.io/kubernetes/pkg/scheduler.prioritizeNodes
-func prioritizeNodes(ctx context.Context, extenders []fwk.Extender, profile framework.Framework, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, error)
 
 // A behaviour is what an extender answers, by verb.
 type behaviour map[string]response
@@ -56,14 +46,26 @@ type fakeExtenders struct {
 	bind       func(*v1.Binding) error
 }
 
-// answerFor lets kube-scheduler's HTTP extenders talk to these instead of the network.
+// answerFor lets kube-scheduler's HTTP extenders talk to these instead of the network; without behaviours
+// none is called.
 func (f *fakeExtenders) answerFor(s *scheduler.Scheduler, configured []config.Extender) {
+	if f.behaviours == nil {
+		withoutExtenders(s)
+	}
 	asked := slices.Clone(configured) // kube-scheduler asks ignorable ones last
 	slices.SortStableFunc(asked, func(a, b config.Extender) int { return cmp.Compare(rank(a), rank(b)) })
-	for i, one := range s.Extenders {
+	for i, one := range anyProfile(s).Extenders() {
 		client := (*http.Client)(reflect.ValueOf(one).Elem().FieldByName("client").UnsafePointer())
 		client.Transport = fakeTransport{f, asked[i]}
 	}
+}
+
+// anyProfile returns one of the profiles, which all have the same extenders.
+func anyProfile(s *scheduler.Scheduler) framework.Framework {
+	for _, profile := range s.Profiles {
+		return profile
+	}
+	panic("a scheduler without profiles")
 }
 
 func rank(one config.Extender) int {

@@ -51,7 +51,11 @@ func newWorld(client kubernetes.Interface) *world {
 				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			),
 		}
-		w.factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		seen, err := watched(kind)
+		if err != nil {
+			panic(err)
+		}
+		w.factory.InformerFor(seen, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return w.informers[reflect.TypeOf(kind)]
 		})
 	}
@@ -87,8 +91,11 @@ func (w *world) put(object runtime.Object) error {
 	if err := informer.stored.Update(object); err != nil {
 		return err
 	}
-	w.tell(object, informer.put)
-	return nil
+	seen, err := watched(object)
+	if err == nil {
+		w.tell(seen, informer.put)
+	}
+	return err
 }
 
 func (w *world) remove(object runtime.Object) error {

@@ -46,7 +46,10 @@ type line struct {
 // inline runs what PostFilter starts before it returns.
 var inline = []string{"SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false"}
 
-var workers = flag.Int("workers", 4, "how many questions are worked on at once")
+var (
+	workers     = flag.Int("workers", 4, "how many questions are worked on at once")
+	onlyMetrics = flag.Bool("metrics", false, "answer no questions, but describe kube-scheduler's metrics")
+)
 
 // main runs as a test, for testing/synctest asks for one.
 func main() {
@@ -54,7 +57,11 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // kube-scheduler's cache debugger wants it: outside of any bubble
 	any := func(string, string) (bool, error) { return true, nil }
 	testing.Main(any, []testing.InternalTest{{Name: "oracle", F: func(t *testing.T) {
-		if err := answerStream(t, os.Stdin, os.Stdout); err != nil {
+		work := answerStream
+		if *onlyMetrics {
+			work = func(_ *testing.T, _ io.Reader, out io.Writer) error { return describeMetrics(out) }
+		}
+		if err := work(t, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

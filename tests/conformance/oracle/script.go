@@ -92,9 +92,6 @@ func playWith(clock scriptClock, q question) (trace []moment, err error) {
 		return nil, configError{err}
 	}
 	defer p.scheduler.SchedulingQueue.Close()
-	if q.Extenders == nil {
-		p.scheduler.Extenders = nil
-	}
 	p.extenders.answerFor(p.scheduler, cfg.Extenders)
 	for _, data := range q.Objects {
 		if err := p.addObject(data); err != nil {
