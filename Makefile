@@ -50,7 +50,7 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/mypy docs/api_page.py docs/site_hooks.py release.py
+	$(BIN)/mypy docs/api_page.py docs/metrics_page.py docs/site_hooks.py release.py
 	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py deploy/plugins-from-configmap/*.py
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint/class_names.py

@@ -10,9 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from proreus.base.kubernetes_version import SUPPORTED_VERSIONS
-from proreus.base.metrics import Description, MetricsRegistry, SchedulerMetrics
+from proreus.base.metrics import MetricsRegistry, SchedulerMetrics
+from proreus.base.metrics.families import AnyFamily
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.remote.remote_metrics import RemoteMetrics
 from proreus.server.health import HealthMetrics
@@ -33,6 +35,15 @@ kube-scheduler's is missing is in [parity](parity.md). [Alerts](alerts.md) says 
 some of them; RBAC for a scraper is in `deploy/monitoring`."""
 
 
+class Row(NamedTuple):
+    """A metric on the page."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
 def main() -> None:
     """Print the page."""
     print(page(), end="")
@@ -50,32 +61,34 @@ def page() -> str:
     }
     own = [one for name, one in scheduler.items() if name.startswith("proreus_")]
     others = [one for name, one in scheduler.items() if not name.startswith("proreus_")]
-    controller = MetricsRegistry.families(ControllerMetrics())
     return "\n".join(
         [
             HEAD,
             *_section("Of proreus", own, only),
             *_section("Of kube-scheduler", others, only),
-            *_section("At /metrics/slis", _descriptions(HealthMetrics()), {}),
-            *_section("Of the controller", [one.description for one in controller], {}),
+            *_section("At /metrics/slis", _rows(HealthMetrics().families()), {}),
+            *_section(
+                "Of the controller", _rows(MetricsRegistry.families(ControllerMetrics())), {}
+            ),
             *_section("Of add-ons", _of_add_ons(), {}),
         ]
     )
 
 
-def _of_scheduler(metrics: SchedulerMetrics) -> dict[str, Description]:
+def _of_scheduler(metrics: SchedulerMetrics) -> dict[str, Row]:
     metrics.describe_pod_groups()
     metrics.describe_placements()
     metrics.describe_group_preemption()
     RemoteMetrics(metrics, "")
-    return {one.name: one for one in _descriptions(metrics)}
+    return {row.name: row for row in _rows(metrics.families())}
 
 
-def _descriptions(registry: MetricsRegistry) -> list[Description]:
-    return [family.description for family in registry.families()]
+def _rows(families: Iterable[AnyFamily]) -> list[Row]:
+    found = (family.description for family in families)
+    return [Row(one.name, one.kind, one.labels, one.help) for one in found]
 
 
-def _of_add_ons() -> Iterator[Description]:
+def _of_add_ons() -> Iterator[Row]:
     """Yield the metrics that add-ons describe to ``handle.metrics``, by their calls."""
     for file in sorted((SOURCES / "addons").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -83,18 +96,20 @@ def _of_add_ons() -> Iterator[Description]:
                 kind = node.func.attr
                 if kind in ("counter", "gauge", "histogram"):
                     name, _, text, *labels = [
-                        each.value for each in node.args if isinstance(each, ast.Constant)
+                        each.value
+                        for each in node.args
+                        if isinstance(each, ast.Constant) and isinstance(each.value, str)
                     ]
-                    yield Description(name, kind, "ALPHA", text, tuple(labels))
+                    yield Row(name, kind, tuple(labels), text)
 
 
-def _section(title: str, found: Iterable[Description], only: dict[str, str]) -> Iterator[str]:
+def _section(title: str, found: Iterable[Row], only: dict[str, str]) -> Iterator[str]:
     yield f"\n## {title}\n"
     yield "| metric | type | labels | meaning |\n|---|---|---|---|"
     for one in sorted(found, key=lambda each: each.name):
         labels = ", ".join(f"`{label}`" for label in one.labels) or "none"
         versions = f" Only in {only[one.name]}." if one.name in only else ""
-        yield f"| `{one.name}` | {one.kind} | {labels} | {one.help}{versions} |"
+        yield f"| `{one.name}` | {one.kind} | {labels} | {one.meaning}{versions} |"
 
 
 if __name__ == "__main__":
