@@ -73,12 +73,8 @@ def _cannot_match(claim: PreparedClaim, available: Mapping[DeviceKind, int]) -> 
         # A device without the attribute violates the constraint whatever the others have.
         by_value: dict[object, dict[DeviceKind, int]] = defaultdict(dict)
         for kind, count in available.items():
-            lists = kind.features.compares_lists
-            for value in kind.attribute_values(constraint.attribute, lists):
+            for value in kind.attribute_values(constraint.attribute, lists=True):
                 by_value[value][kind] = count
-        # The search ends in an error at such a device.
-        if UNSUPPORTED in by_value:
-            continue
         if not any(_fit(concerned, kinds) for kinds in by_value.values()):
             return True
     return False
@@ -98,11 +94,19 @@ def _is_unsure(
         one.all_devices or one.wanted.capacity is not None or one.derived for one in alternatives
     ):
         return True
+    attributes = {
+        written.match_attribute or written.distinct_attribute or ""
+        for claim in prepared.claims
+        for written in claim.constraints
+    }
     try:
         for view in views:
             for device in view.devices:
                 # Several shares of one device match each other, so devices are not what counts.
                 if device.kind.shared:
+                    return True
+                # A constraint that looks at such a device is an error.
+                if any(_is_unsupported(device.kind, name) for name in attributes):
                     return True
                 # Evaluated on every device, also those that the search might not reach: whether it
                 # meets a selector that fails depends on its path, and only the search knows that.
@@ -111,6 +115,10 @@ def _is_unsure(
     except AllocationError:
         return True
     return False
+
+
+def _is_unsupported(kind: DeviceKind, attribute: str) -> bool:
+    return UNSUPPORTED in kind.attribute_values(attribute, kind.features.compares_lists)
 
 
 def _available(views: Sequence[PoolView], taken: Sequence[Collection[int]]) -> Counter[DeviceKind]:

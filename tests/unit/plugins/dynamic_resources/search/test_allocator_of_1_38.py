@@ -206,6 +206,13 @@ def test_a_value_that_cannot_be_compared_is_an_error(
         }
 
 
+def test_it_is_an_error_even_where_devices_are_too_few(make: Make) -> None:
+    one = make()
+    one.slice({"name": "a", "attributes": {"v": {"strings": ["a"]}}}, "b")
+    one.claim("x", one.request(count=3), constraints=[{"matchAttribute": f"{DRIVER}/v"}])
+    assert "unsupported attribute value" in one.filter(one.pod("x"))["n1"]
+
+
 def test_a_selector_fails_at_such_a_value_only_if_it_looks_at_it(make: Make) -> None:
     one = make()
     one.slice({"name": "a", "attributes": {"v": {"version": HUGE}, "size": {"int": 2}}})
