@@ -109,7 +109,7 @@ def _maker(
         variations = vary(f"{options.seed}-{family}", similar)
         return lambda number: variations.make(family, f"{named}-{number}") | stated
     if family in GRAMMARS:
-        return lambda number: draw_case(family, f"{named}-{number}") | stated
+        return lambda number: draw_case(family, f"{named}-{number}", options.kubernetes) | stated
     sys.exit(f"no family {family}; there are {', '.join((*recorded, *GRAMMARS))}")
 
 

@@ -20,12 +20,12 @@ _QUEUE = {
 _GROUPS = {
     "1.36": ["GenericWorkload=true", "GangScheduling=true"],
     "1.37": ["GenericWorkload=true"],
+    "1.38": ["GenericWorkload=true"],
 }
 _PLACED = {
-    "1.36": [*_GROUPS["1.36"], "TopologyAwareWorkloadScheduling=true"],
-    "1.37": [*_GROUPS["1.37"], "TopologyAwareWorkloadScheduling=true"],
+    version: [*gates, "TopologyAwareWorkloadScheduling=true"] for version, gates in _GROUPS.items()
 }
-_TREES = {"1.37": [*_PLACED["1.37"], "CompositePodGroup=true"]}
+_TREES = {version: [*_PLACED[version], "CompositePodGroup=true"] for version in ("1.37", "1.38")}
 _RESIZES = {"1.37": ["InPlacePodVerticalScalingSchedulerPreemption=true"]}
 _DEVICES = {"1.37": [], "1.36": ["DRADeviceTaintRules=true"]}
 

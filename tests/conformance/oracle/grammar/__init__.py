@@ -74,6 +74,8 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
 """Grammars by the family name that their cases have."""
 
 
-def draw_case(family: str, name: str) -> JsonObject:
+def draw_case(family: str, name: str, kubernetes: str = Draw.kubernetes) -> JsonObject:
     """Return a case of a grammar; its name says all of what chance made of it."""
-    return {"id": name, **GRAMMARS[family](Draw(name))}
+    draw = Draw(name)
+    draw.kubernetes = kubernetes
+    return {"id": name, **GRAMMARS[family](draw)}

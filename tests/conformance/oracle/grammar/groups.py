@@ -12,6 +12,10 @@ from conformance.oracle.grammar.scripts import Script, Theme
 RACK = "topology.example.com/rack"
 _PRIORITIES = (None, 0, 0, 10, 100, 1000)
 _MODES: tuple[JsonObject | None, ...] = (None, {"single": {}}, {"all": {}}, {"all": {}})
+_API = "scheduling.k8s.io/v1beta1"
+_COMPOSITE_API = {"1.37": "scheduling.k8s.io/v1alpha3"}
+"""The API version of CompositePodGroups, where it is another one."""
+_WORKLOAD = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
 _KEYS = (RACK, RACK, objects.ZONE, objects.HOSTNAME)
 
 
@@ -44,7 +48,7 @@ class Groups(Theme):
     def settings(self, draw: Draw) -> JsonObject:
         """Return the feature gates, and what is observed."""
         gates = ["GenericWorkload=true", *self.gates]
-        if draw.chance(0.2):
+        if draw.chance(0.2) and draw.kubernetes == "1.37":
             gates.append("PodGroupPreemptionPolicy=true")
         # In one of several placements, what a condition says is that of any of them.
         conditions = () if self.topology else ("conditions",)
@@ -74,7 +78,8 @@ class Groups(Theme):
             root = draw.choice(self._roots)
             spec["parentCompositePodGroupName"] = root
             spec |= {"priority": self._templates[root]["priority"]} if draw.chance(0.9) else {}
-        group = thing("PodGroup", name, "scheduling.k8s.io/v1beta1", namespace="default", spec=spec)
+            spec |= _WORKLOAD if draw.chance(0.97) else {}
+        group = thing("PodGroup", name, _API, namespace="default", spec=spec)
         group["metadata"] |= {"uid": name, "generation": 1}
         self._members[name] = []
         self._templates[name] = self._template(script, name, spec)
@@ -158,10 +163,10 @@ class Groups(Theme):
         if self._roots and draw.chance(0.25):
             spec["parentCompositePodGroupName"] = parent = draw.choice(self._roots)
             spec["priority"] = self._templates[parent]["priority"]
-        spec["workloadRef"] = {"workloadName": "w", "templateName": "t"}
+        spec |= _WORKLOAD
         self._roots.append(name)
         self._templates[name] = spec
-        version = "scheduling.k8s.io/v1alpha3"
+        version = _COMPOSITE_API.get(draw.kubernetes, _API)
         made = thing("CompositePodGroup", name, version, namespace="default", spec=spec)
         made["metadata"] |= {"uid": name, "generation": 1}
         return made
