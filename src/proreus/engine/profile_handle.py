@@ -279,6 +279,9 @@ class ProfileHandle(AttributeHints):
 
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Move pods to the active queue."""
+        # A text would be taken for the keys "d", "e", "f" …
+        if isinstance(pod_keys, str):
+            raise TypeError(f"activate takes several keys: [{pod_keys!r}]")
         self._core.queue.activate(pod_keys)
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
@@ -290,6 +293,8 @@ class ProfileHandle(AttributeHints):
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return the pod if Permit holds it."""
+        if not isinstance(uid, str):
+            raise TypeError(f"a waiting pod is found by its UID, pod.uid, not by {uid!r}")
         return self._core.waiting_pods.get(uid)
 
     def waiting_pods(self) -> Iterable[WaitingPod]:

@@ -7,6 +7,7 @@ or ``metadata``, as in YAML.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -99,7 +100,8 @@ def make_pod(
     ``cpu``, ``memory``, ``resources``: the container's requests, as quantities or numbers of cores,
     bytes and units; None for none. ``host_ports``: ``80``, ``"80/UDP"`` or ``"10.0.0.1:80/TCP"``.
     ``node_name``: the node on which it runs already. ``metadata``, ``spec``, ``status``: further
-    fields as in YAML, which override the other parameters.
+    fields as in YAML, which override the other parameters. Raises ``ValueError`` for a field in
+    snake_case.
     """
     named = {"cpu": cpu, "memory": memory, **(resources or {})}
     container = {
@@ -129,7 +131,31 @@ def make_pod(
         **(spec or {}),
     }
     raw = {"metadata": meta, "spec": asked, "status": status or {}}
+    _require_names_as_in_yaml(raw)
     return PodInfo(decoder_for(Pod).convert(raw))
+
+
+def _require_names_as_in_yaml(value: object) -> None:
+    """Raise ``ValueError`` for a field in snake_case, which would be ignored as unknown."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if re.fullmatch(r"[a-z]+(_[a-z]+)+", name):
+                raise ValueError(f"fields are written as in YAML, in camelCase, not {name!r}")
+            if name not in _FREE_KEYS:
+                _require_names_as_in_yaml(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _require_names_as_in_yaml(inner)
+
+
+_FREE_KEYS = frozenset(
+    {
+        *("annotations", "labels", "matchLabels", "nodeSelector"),
+        *("allocated", "capacity", "limits", "overhead", "requests"),
+        *("options", "volumeAttributes"),
+    }
+)
+"""Fields whose values have keys that users choose."""
 
 
 def make_table(nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = ()) -> ClusterTable:
@@ -170,6 +196,8 @@ def make_plugin(
 def _taint(text: str) -> dict[str, str]:
     rest, _, effect = text.rpartition(":")
     key, _, value = rest.partition("=")
+    if not key:
+        raise ValueError(f"a taint is written key=value:Effect or key:Effect, not {text!r}")
     return {"key": key, "value": value, "effect": effect}
 
 
@@ -198,6 +226,7 @@ def as_pod(pod: PodInfo | Pod | JsonObject) -> Pod:
         return pod.pod
     if isinstance(pod, Pod):
         return pod
+    _require_object(pod)
     return decoder_for(Pod).convert(with_defaults({"kind": "Pod", **pod}))
 
 
@@ -208,13 +237,17 @@ def key_of_pod(pod: AnyPod) -> str:
     return key_of(as_pod(pod))
 
 
+def _require_object(obj: object) -> None:
+    if not isinstance(obj, Mapping):
+        raise TypeError(f"objects are given by make_pod, make_node or as in YAML, not as {obj!r}")
+
+
 def with_defaults(obj: JsonObject) -> JsonObject:
     """Return an object with the apiserver's defaults: its namespace, and a pod's schedulerName.
 
     A custom object stays as it is. Raises ``LookupError`` for an unknown kind.
     """
-    if not isinstance(obj, Mapping):
-        raise TypeError(f"objects are given by make_pod, make_node or as in YAML, not as {obj!r}")
+    _require_object(obj)
     kind, group = obj.get("kind", ""), obj.get("apiVersion", "").rpartition("/")[0]
     if "." in group and (kind not in BY_KIND or BY_KIND[kind].group != group):
         return obj

@@ -45,7 +45,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
-from proreus.testing.builders import make_table
+from proreus.testing.builders import make_node, make_table
 
 T = TypeVar("T")
 
@@ -96,8 +96,8 @@ class FakeNominator:
 class FakeHandle(AttributeHints):
     """Implements ``Handle`` over objects in memory.
 
-    ``nodes``, ``pods``: the content of the cluster; pods with a ``node_name`` are on that node.
-    ``objects``: further objects as in YAML. ``gates``: feature gates, as ``Name=true``.
+    ``nodes``, also by name, ``pods``: the content of the cluster; pods with a ``node_name`` are on
+    that node. ``objects``: further objects as in YAML. ``gates``: feature gates, as ``Name=true``.
     ``kubernetes_version``: the emulated version. ``seed``: of ``rng``.
 
     Set by the test: ``filters``, the profile's Filter plugins, ``waiting``, pods that wait on
@@ -109,7 +109,7 @@ class FakeHandle(AttributeHints):
 
     def __init__(
         self,
-        nodes: Iterable[Node] = (),
+        nodes: Iterable[Node | str] = (),
         pods: Iterable[PodInfo] = (),
         *,
         objects: Iterable[JsonObject] = (),
@@ -117,9 +117,10 @@ class FakeHandle(AttributeHints):
         kubernetes_version: str = str(DEFAULT_VERSION),
         seed: int = 0,
     ) -> None:
-        nodes, pods = list(nodes), list(pods)
+        made = [make_node(one) if isinstance(one, str) else one for one in nodes]
+        pods = list(pods)
         self.profile_name = "default-scheduler"
-        self.nodes: ClusterTable = make_table(nodes, (p for p in pods if p.pod.spec.node_name))
+        self.nodes: ClusterTable = make_table(made, (p for p in pods if p.pod.spec.node_name))
         self.clock = FakeClock(_START)
         self.rng = random.Random(seed)
         self.polls_only = False
@@ -140,7 +141,7 @@ class FakeHandle(AttributeHints):
         self.provided: dict[str, Pod] = {}
         self._sources: set[PodSourcePlugin] = set()
         self._told_of_provided: list[Callable[[Any, Any], None]] = []
-        for node in nodes:
+        for node in made:
             self.api.put(NODES, node)
         for pod in pods:
             self.api.put(PODS, pod.pod)
@@ -336,6 +337,8 @@ class FakeHandle(AttributeHints):
 
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Record the keys of pods in ``activated``."""
+        if isinstance(pod_keys, str):
+            raise TypeError(f"activate takes several keys: [{pod_keys!r}]")
         self.activated.extend(pod_keys)
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:

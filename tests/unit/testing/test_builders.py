@@ -70,3 +70,14 @@ def test_arguments_of_plugins_are_defaulted_and_validated() -> None:
     assert [resource.name for resource in args.scoring_strategy.resources] == ["cpu", "memory"]
     with pytest.raises(ConfigError, match="Unsupported value"):
         make_plugin(NodeResourcesFit, handle, {"scoringStrategy": {"type": "Emptiest"}})
+
+
+def test_what_would_be_ignored_is_an_error() -> None:
+    with pytest.raises(ValueError, match="as in YAML, in camelCase, not 'node_affinity'"):
+        make_pod(affinity={"node_affinity": {}})
+    with pytest.raises(ValueError, match="not 'owner_references'"):
+        make_pod(metadata={"owner_references": []})
+    with pytest.raises(ValueError, match="key=value:Effect or key:Effect, not 'gpu'"):
+        make_node("n", taints=["gpu"])
+    assert make_pod(labels={"app_name": "web"}).labels == {"app_name": "web"}
+    assert make_pod(annotations={"held_by": "me"}).pod.metadata.annotations == {"held_by": "me"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
@@ -88,3 +89,8 @@ def test_a_pod_that_is_held() -> None:
     assert list(handle.waiting_pods()) == [held]
     held.allow("Gang")
     assert held.pending_plugins() == ["Quota"]
+
+
+def test_a_key_where_keys_are_wanted_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"activate takes several keys: \['default/web'\]"):
+        FakeHandle(["n1"]).activate("default/web")

@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -606,6 +607,30 @@ def test_objects_and_plugins_of_the_wrong_type_are_errors() -> None:
         Harness([], 1, ["web"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="takes the class of a plugin, not 'Threshold'"):
         Harness([Threshold], 1).plugin("Threshold")  # type: ignore[arg-type]
+
+
+class Asks(PostBindPlugin):
+    ask: ClassVar[Callable[[Handle, PodInfo], object]]
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        type(self).ask(self.handle, pod)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (lambda handle, pod: handle.activate(pod.key), r"several keys: \['default/web'\]"),
+        (lambda handle, pod: handle.get_waiting_pod(pod), r"pod.uid, not by PodInfo"),
+    ],
+)
+def test_handles_refuse_what_they_would_misread(
+    asked: Callable[[Handle, PodInfo], object], error: str
+) -> None:
+    class Asking(Asks):
+        ask = asked
+
+    with pytest.raises(TypeError, match=error):
+        Harness([Asking], 1).schedule(make_pod("web"))
 
 
 def test_lookup_errors_list_what_exists() -> None:
