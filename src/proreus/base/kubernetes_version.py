@@ -57,8 +57,8 @@ class Change(Enum):
 
     ALLOCATOR_OF_1_37 = (
         V1_37,
-        "DynamicResources counts shared counters by driver and pool, fails on capacities that "
-        "cannot be computed, and keeps no counters of devices that it dropped",
+        "DynamicResources counts shared counters by driver and pool, and fails on capacities that "
+        "cannot be computed",
     )
     ALLOCATOR_OF_1_38 = (
         V1_38,

@@ -53,7 +53,6 @@ from proreus.plugins.dynamic_resources.search.allocator import (
     NoSolution,
     Solution,
     allocate,
-    can_resume,
 )
 from proreus.plugins.dynamic_resources.search.prepared_claims import (
     PreparedClaims,
@@ -294,10 +293,7 @@ class DRAManager:
         if result is None:
             checkpoints = allocation_cache.checkpoints
             suspended = checkpoints.get(availability.number)
-            search_time.begin(
-                suspended.slices if suspended is not None else 0,
-                can_resume(availability, self.features),
-            )
+            search_time.begin(suspended.slices if suspended is not None else 0)
             result = allocate(
                 allocation_cache.prepared,
                 availability,

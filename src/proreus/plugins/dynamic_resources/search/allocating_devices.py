@@ -1,8 +1,7 @@
 """The devices that one search has placed so far, and what they consume.
 
 This is the state of kube-scheduler's ``allocateDevice`` and of the rollback function that it
-returns: whatever ``allocate`` records, ``deallocate`` removes. Up to 1.36 two leaks of counters are
-reproduced on purpose (``Change.ALLOCATOR_OF_1_37``).
+returns: whatever ``allocate`` records, ``deallocate`` removes.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class AllocatingDevices:
         self._allocating_capacity: dict[DevicePosition, dict[str, int]] = {}
         self._shares: dict[DevicePosition, int] = {}
         self._may_skip = availability.may_skip
-        self._leaks_counters = not features.allocator_of_1_37
         self._counters = ConsumedCounters(availability, features)
 
     # ---- checks --------------------------------------------------------------------------------
@@ -126,7 +124,6 @@ class AllocatingDevices:
         """
         pool, place = device
         kind = self._views[pool].devices[place].kind
-        # The order of these checks is allocateDevice's, and makes a difference: see the leak below.
         if self.in_use(claim, one, device) or not self._may_use_counters(kind):
             return False
         # Its driver has withdrawn allowMultipleAllocations; those that have shares keep them.
@@ -140,18 +137,15 @@ class AllocatingDevices:
         counters_needed = self._needs_counters(device, kind)
         if counters_needed and not self._counters.consume(pool, kind):
             return False
-        # Counters leak here: if taints or constraints refuse the device, what it consumed stays
-        # consumed until this search ends. allocateDevice had no rollback at this point up to 1.36,
-        # and which later device still fits, hence who gets what, depends on it.
         if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
-            if counters_needed and not self._leaks_counters:
+            if counters_needed:
                 self._counters.release(pool, kind)
             return False
         # The caller has checked capacity already, for a request for all devices before the search:
         # an earlier request of this search may have consumed it since.
         if not self.has_capacity(one, device, kind):
             self._remove_from_constraints(claim, one)
-            if counters_needed and not self._leaks_counters:
+            if counters_needed:
                 self._counters.release(pool, kind)
             return False
         consumed: Mapping[str, int] | None = None
@@ -176,30 +170,22 @@ class AllocatingDevices:
         self._remove_from_constraints(claim, one)
         if assignment.consumed is not None:
             self._remove_share(device, assignment.consumed)
-            # The second leak: up to 1.36 counters of a device that allows multiple allocations were
-            # not released.
-            if assignment.counters_consumed and not self._leaks_counters:
-                self._counters.release(device[0], kind)
-            return
-        holders = self._holders[device]
-        holders.discard(claim)
-        # ``in_use`` takes a present entry for a device that is held.
-        if not holders:
-            del self._holders[device]
+        else:
+            holders = self._holders[device]
+            holders.discard(claim)
+            # ``in_use`` takes a present entry for a device that is held.
+            if not holders:
+                del self._holders[device]
         if assignment.counters_consumed:
             self._counters.release(device[0], kind)
 
     def _remove_share(self, device: DevicePosition, consumed: Mapping[str, int]) -> None:
         self._shares[device] -= 1
-        # Up to 1.36 it is gone with the first share that leaves no capacity behind.
-        if (now := self._allocating_capacity.get(device)) is None:
-            return
+        now = self._allocating_capacity[device]
         for name, amount in consumed.items():
             now[name] -= amount
-        # An entry of zeros would read as capacity in use, and counters would not be checked; it did
-        # so up to 1.36, where another share without capacity was left.
-        in_use = self._shares[device] > 0 and not self._leaks_counters
-        if not in_use and not any(now.values()):
+        # An entry of zeros would read as capacity in use, and counters would not be checked.
+        if not self._shares[device]:
             del self._allocating_capacity[device]
 
     def _add_to_constraints(

@@ -108,18 +108,8 @@ def allocate(
         # An error is a result like the others: it is as true of the next pod with these claims.
         return allocation_error
     except BudgetExceeded:
-        if can_resume(availability, features):
-            checkpoints[availability.number] = search.checkpoint()
+        checkpoints[availability.number] = search.checkpoint()
         raise
-
-
-def can_resume(availability: DeviceAvailability, features: Features) -> bool:
-    """Return whether a search may go on where it was suspended."""
-    # Where counters leak (see ``AllocatingDevices.allocate``), the devices that were refused before
-    # decide about those that come, so the search has to be repeated from its beginning.
-    return features.allocator_of_1_37 or not any(
-        device.kind.consumes for view in availability.views for device in view.devices
-    )
 
 
 class _Search:

@@ -58,16 +58,14 @@ class SearchTime:
         self._left = _SLICE_SECONDS
         self._slices = 0
 
-    def begin(self, slices: int, resumable: bool) -> None:
+    def begin(self, slices: int) -> None:
         """Note that a search begins, or goes on after ``slices`` attempts."""
         if self._timeout_seconds:
             self._deadline = self._now() + self._timeout_seconds
         if self._budget is None:
             return
         self._slices = slices
-        self._ends = inf
-        if resumable:
-            self._ends = self._budget.seconds_used() + _USUAL_SECONDS + self._left
+        self._ends = self._budget.seconds_used() + _USUAL_SECONDS + self._left
 
     def end(self) -> None:
         """Note that the search has ended."""

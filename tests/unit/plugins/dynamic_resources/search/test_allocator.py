@@ -309,6 +309,18 @@ async def test_counters_limit_partitions(one: Any) -> None:
     assert one.filter(one.pod("z", name="third")) == {"n1": NO}
 
 
+@pytest.mark.parametrize("version", ["1.36", "1.37", "1.38"])
+def test_counters_of_a_refused_device_are_free_again(cluster: Any, version: str) -> None:
+    """As since 1.36.3 (kubernetes/kubernetes#140663); before, b was refused."""
+    one = cluster("n1", kubernetes_version=version)
+    one.device_class()
+    one.slice(name="s1", count=2, sharedCounters=[counters(gb="40")])
+    tainted = partition("a", "40") | {"taints": [{"key": "k", "effect": "NoSchedule"}]}
+    one.slice(tainted, partition("b", "40"), name="s2", count=2)
+    one.claim("x")
+    assert one.filter(one.pod("x")) == {}
+
+
 def test_counters_that_nobody_declared_make_a_pool_invalid(one: Any) -> None:
     one.slice(partition("a", "1"))
     one.claim("x")

@@ -147,17 +147,17 @@ def test_many_quick_searches_are_not_suspended() -> None:
     budget.resume()
     time = SearchTime(budget, "DynamicResources", lambda: 0.0, None)
     for _ in range(400):
-        time.begin(0, True)
+        time.begin(0)
         now[0] += 0.0019
         assert not time.exceeded()
         time.end()
     # long ones add up
     for spent in (0.03, 0.02):
-        time.begin(0, True)
+        time.begin(0)
         now[0] += spent
         assert not time.exceeded()
         time.end()
-    time.begin(0, True)
+    time.begin(0)
     now[0] += 0.01
     with pytest.raises(SearchSuspended):
         time.exceeded()
@@ -179,12 +179,8 @@ def test_the_pod_waits_longer_once_its_parts_took_the_whole_budget() -> None:
     budget = AttemptBudget(1.0, lambda: now[0])
     budget.resume()
     time = SearchTime(budget, "DynamicResources", lambda: 0.0, None)
-    time.begin(19, True)
+    time.begin(19)
     now[0] += 0.06
     with pytest.raises(SearchSuspended, match="has taken 1s so far"):
         time.exceeded()
     assert budget.exceeded
-    # what cannot go on is not cut short
-    time.begin(0, False)
-    now[0] += 0.5
-    assert not time.exceeded()
