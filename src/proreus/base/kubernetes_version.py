@@ -134,6 +134,10 @@ class Change(Enum):
         "NodeResourcesFit scores a pod by its pod-level requests, and by the resources in its "
         "status while it is resized",
     )
+    GANGS_WITHOUT_PERMIT = (
+        V1_38,
+        "GangScheduling has no Permit: no pod that has a node waits for others of its gang",
+    )
     GANG_TEXTS_OF_1_38 = (
         V1_38,
         "GangScheduling says how many pods were tried in vain, and which root has too few",
@@ -142,10 +146,20 @@ class Change(Enum):
         V1_37,
         "the flush of unschedulable pods tries gated pods too, and each pod every five minutes",
     )
+    GROUPS_REPORTED_ONCE = (
+        V1_38,
+        "a PodGroup that was reported as scheduled gets no other condition as long as pods of it "
+        "are known, even if somebody removes that one",
+    )
     GROUP_TREES_VALIDATED = (
         V1_38,
         "workload, priority, policies and depth of a whole tree of groups are checked, and the "
         "conditions of an invalid one have the reason PodGroupError",
+    )
+    GROUP_VICTIMS_OF_1_38 = (
+        V1_38,
+        "preemption by a group says that there are no victims without hiding other reasons, takes "
+        "its pods' policy unless it has one, and clears nominations on all of its nodes",
     )
     IMAGE_VOLUMES_COUNT = (
         V1_37,
@@ -256,6 +270,11 @@ class Change(Enum):
         V1_38,
         "InterPodAffinity tries a pod again after a change of another pod whose namespace is not "
         "known yet, where a term asks for the namespace's labels",
+    )
+    VICTIMS_COUNT_AS_PODS = (
+        V1_38,
+        "among potential victims a pod of a group counts by its own priority, and as a pod unless "
+        "its group may only be evicted as a whole",
     )
     WRITTEN_CLAIMS_STAY_ASSUMED = (
         V1_38,

@@ -20,13 +20,15 @@ _CHANGES_KEPT = 4096
 class PodGroupState:
     """The pods of one group by UID, each in one of three dicts.
 
-    ``generation`` grows with every change of the pods that have a node.
+    ``generation`` grows with every change of the pods that have a node. ``reported_uid``: UID of
+    the PodGroup that this scheduler has reported as scheduled.
     """
 
-    __slots__ = ("assigned", "assumed", "generation", "unscheduled")
+    __slots__ = ("assigned", "assumed", "generation", "reported_uid", "unscheduled")
 
     def __init__(self) -> None:
         self.generation = 0
+        self.reported_uid = ""
         self.unscheduled: dict[str, PodInfo] = {}
         """Without a node; only pods of this scheduler's profiles."""
         self.assumed: dict[str, PlacedPod] = {}

@@ -185,6 +185,8 @@ class PodGroupCycle(GroupCycle):
         self._clock = environment.clock
         self._topology_aware = provided_groups or gates.enabled("TopologyAwareWorkloadScheduling")
         self._search = search_of(gates)
+        if gates.includes(Change.GROUPS_REPORTED_ONCE):
+            self._status_writer.states = self._states
         self._status_writers = {POD_GROUP_TYPE: self._status_writer}
         if gates.includes(Change.COMPOSITE_CONDITIONS) and gates.enabled("CompositePodGroup"):
             self._status_writers[COMPOSITE_POD_GROUP_TYPE] = PodGroupStatusWriter.of(

@@ -16,6 +16,7 @@ from proreus.base.clock import Clock, rfc3339
 from proreus.base.errors import ApiError
 from proreus.base.logs import logger
 from proreus.base.repeated_failures import LineLimit, RefusalPause
+from proreus.engine.cache.pod_group_states import PodGroupStates
 from proreus.engine.cycles.failure import SCHEDULER_ERROR, UNSCHEDULABLE
 from proreus.engine.environment import Environment
 from proreus.framework.assume_cache import parse_resource_version, resource_version_of
@@ -63,7 +64,8 @@ class PodGroupStatusWriter:
     """Writes the conditions of one kind of groups in the background.
 
     ``groups``: the informer's store. ``condition_type`` and ``resource``: as the emulated version
-    of Kubernetes has them.
+    of Kubernetes has them. ``states``: remembers which groups were reported as scheduled; None:
+    their conditions alone tell.
     """
 
     groups: Mapping[str, _Group]
@@ -72,6 +74,7 @@ class PodGroupStatusWriter:
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     condition_type: str
     resource: Resource[Any]
+    states: PodGroupStates | None = None
 
     @classmethod
     def of(cls, environment: Environment, resource: Resource[Any], condition_type: str) -> Self:
@@ -135,6 +138,9 @@ class PodGroupStatusWriter:
 
     def _condition(self, key: str, group: _Group, outcome: _Outcome) -> Condition | None:
         """Return the new condition; None when there is nothing to change."""
+        state = None if self.states is None else self.states.get(key)
+        if state is not None and state.reported_uid == group.metadata.uid != "":
+            return None
         reason, message = outcome
         value = "True" if outcome.scheduled else "False"
         old = self._current_condition(key, group)
@@ -185,5 +191,8 @@ class PodGroupStatusWriter:
                 log.error(text, err=error, podGroup=key)
         else:
             self._refusals.succeeded(meta.uid)
+            state = None if self.states is None else self.states.get(key)
+            if state is not None and condition.status == "True":
+                state.reported_uid = meta.uid
             version = parse_resource_version(patched["metadata"].get("resourceVersion", ""))
             self._written[key] = _WrittenCondition(meta.uid, version, condition)

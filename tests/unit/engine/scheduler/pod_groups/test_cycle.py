@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proreus.base.errors import ApiError
+from proreus.base.kubernetes_version import V1_38
 from proreus.framework.plugin import (
     PermitPlugin,
     PreBindPlugin,
@@ -130,6 +131,24 @@ async def test_a_gang_that_does_not_fit_leaves_the_table_as_it_was(kit) -> None:
     assert [notes[name] for name in "pqrs"] == [fitted] * 4
     assert notes["t"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
     assert notes["u"] == why
+
+
+async def test_since_1_38_pods_of_a_gang_that_does_not_fit_name_the_gang(kit) -> None:
+    cluster = kit.Cluster(version=V1_38)
+    cluster.nodes(a="2")
+    cluster.group(min_count=4)
+    cluster.pods("p", "q", "r", "s")
+
+    await cluster.cycle()
+    assert cluster.placed() == {}
+    text = "scheduling policy's minimum threshold (4) cannot be satisfied: 2 scheduled"
+    assert cluster.condition().message.startswith(f"{text}, 1 unschedulable, 1 not-evaluated, ")
+    named = 'parent pod group "g" is unschedulable'
+    full = "0/1 nodes are available: 1 Insufficient cpu."
+    assert [cluster.message(name) for name in "pqrs"] == [named, named, full, named]
+    waiting = cluster.scheduler.queue.get("default/p"), cluster.scheduler.queue.get("default/r")
+    rejectors = [queued.rejectors for queued in waiting]
+    assert rejectors == [{"GangScheduling"}, {"NodeResourcesFit"}]
 
 
 async def test_too_few_pods_are_not_tried_at_all(kit) -> None:

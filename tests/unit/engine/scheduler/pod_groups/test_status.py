@@ -8,6 +8,7 @@ import pytest
 
 from proreus.base.clock import FakeClock
 from proreus.base.errors import ApiError
+from proreus.engine.cache.pod_group_states import PodGroupStates
 from proreus.engine.groups.status import PodGroupStatusWriter
 from proreus.framework.status import Status
 from proreus.objects.meta import ObjectMeta
@@ -18,6 +19,7 @@ from proreus.objects.scheduling import (
     PodGroup,
     PodGroupStatus,
 )
+from proreus.testing import make_pod
 
 KEY = "default/g"
 
@@ -37,6 +39,7 @@ class World:
     def __init__(self) -> None:
         self.groups = {KEY: group(10)}
         self.written: list[str] = []
+        self.reasons: list[str] = []
         self.free = asyncio.Event()
         self.free.set()
         self.tasks: list[asyncio.Future[None]] = []
@@ -55,7 +58,9 @@ class World:
         if self.code:
             self.refused += 1
             raise ApiError(self.code, "", "no")
-        self.written.append(patch["status"]["conditions"][0]["status"])
+        [condition] = patch["status"]["conditions"]
+        self.written.append(condition["status"])
+        self.reasons.append(condition["reason"])
         return {"metadata": {"resourceVersion": str(10 + len(self.written))}}
 
     async def write(self, status: Status | None) -> None:
@@ -77,6 +82,28 @@ async def test_a_good_end_is_not_forgotten_for_a_bad_one_after_it(world) -> None
     world.free.set()
     await asyncio.gather(*world.tasks)
     assert world.written == ["False", "True"]
+
+
+@pytest.mark.parametrize(
+    ("invalid", "reason"), [(False, "SchedulerError"), (True, "PodGroupError")]
+)
+async def test_an_error_is_the_schedulers_or_the_groups(world, invalid, reason) -> None:
+    world.writer.write(KEY, Status.error("no"), invalid=invalid)
+    await asyncio.gather(*world.tasks)
+    assert world.reasons == [reason]
+
+
+async def test_a_group_is_reported_as_scheduled_once_while_its_pods_are_known(world) -> None:
+    world.writer.states = states = PodGroupStates()
+    states.add(make_pod("p", spec={"schedulingGroup": {"podGroupName": "g"}}))
+    await world.write(None)
+    world.groups[KEY] = group(20)  # somebody has removed the condition
+    await world.write(Status.unschedulable("one is left over"))
+    await world.write(None)
+    assert world.written == ["True"]
+    world.groups[KEY] = group(21, uid="another")
+    await world.write(Status.unschedulable("too few"))
+    assert world.written == ["True", "False"]
 
 
 async def test_what_was_written_holds_while_the_watch_is_late(world) -> None:
