@@ -52,19 +52,20 @@ _DEFAULT_PLUGINS = (
 """kube-scheduler's plugins in the order in which each extension point calls them."""
 
 
-_POINTS_SINCE = {
-    "DefaultPreemption": ("reserve", Change.DEFAULT_PREEMPTION_RESERVES),
-    "NodeName": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER),
-    "NodeUnschedulable": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER),
-    "TaintToleration": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER),
+_CHANGED_POINTS = {
+    "DefaultPreemption": ("reserve", Change.DEFAULT_PREEMPTION_RESERVES, True),
+    "GangScheduling": ("permit", Change.GANGS_WITHOUT_PERMIT, False),
+    "NodeName": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER, True),
+    "NodeUnschedulable": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER, True),
+    "TaintToleration": ("preFilter", Change.NODE_CHECKS_IN_PRE_FILTER, True),
 }
-"""Extension points that a plugin has only in versions with a change."""
+"""Extension points that a plugin has only in versions with a change, or without it."""
 
 
 def points_in_version(plugin: str, points: Set[str], gates: FeatureGates) -> Set[str]:
     """Return a plugin's extension points in the emulated version."""
-    point, change = _POINTS_SINCE.get(plugin, ("", None))
-    return points if change is None or gates.includes(change) else points - {point}
+    point, change, added = _CHANGED_POINTS.get(plugin, ("", None, True))
+    return points if change is None or gates.includes(change) == added else points - {point}
 
 
 def _in_order(gates: FeatureGates) -> tuple[_DefaultPlugin, ...]:

@@ -1,8 +1,8 @@
 """GangScheduling: bind the pods of a gang together or not at all (KEP-4671, gate GenericWorkload).
 
 PreEnqueue gates a gang's pods until ``minCount`` of them exist, PlacementFeasible ends a dry run of
-the gang in which that many cannot fit any more, and Permit lets pods wait until ``minCount`` of
-them have a node. The pod group cycle schedules all of them in one attempt. With gate
+the gang in which that many cannot fit any more. The pod group cycle schedules all of them in one
+attempt. Up to 1.37 Permit lets pods wait until ``minCount`` of them have a node. With gate
 CompositePodGroup a tree of groups is one gang: of each CompositePodGroup ``minGroupCount`` children
 have to be ready.
 
@@ -11,8 +11,8 @@ Up to 1.36 it has a gate of its own, and Permit takes the part of PlacementFeasi
 With ``KnownFault.GANG_MEMBER_COMPLETED`` a gang that has been scheduled once is none any more:
 members that have finished are not known, so that a replacement would wait for them for ever.
 
-Worked example: ``minCount`` is 3. Two pods are created and gated; the third ungates all. The first
-two to get a node wait on permit, the third allows them.
+Worked example: ``minCount`` is 3. Two pods are created and gated; the third ungates all. Two of
+them fit, the third does not: none is bound.
 """
 
 from __future__ import annotations

@@ -103,6 +103,13 @@ def test_checks_of_the_node_have_a_pre_filter_since_1_37(catalog):
     assert _default_points(catalog, before)["preFilter"] == points["preFilter"][3:]
 
 
+def test_gang_scheduling_has_no_permit_since_1_38(catalog):
+    on = GROUPS.split(",")
+    gates, before = (FeatureGates.from_list(on, version) for version in (V1_38, V1_37))
+    assert _default_points(catalog, gates)["permit"] == ()
+    assert _default_points(catalog, before)["permit"] == ("GangScheduling",)
+
+
 def _default_points(catalog, gates):
     expanded = expand_all(default_configuration(catalog, gates), catalog, gates)
     return expanded["default-scheduler"].points

@@ -58,10 +58,13 @@ TREE = (composite("root", 2), group("g", 2, "root"), group("h", None, "root"))
 
 
 def ready(
-    *pods: PodInfo, objects: tuple[Any, ...] = TREE, gates: tuple[str, ...] = TREES
+    *pods: PodInfo,
+    objects: tuple[Any, ...] = TREE,
+    gates: tuple[str, ...] = TREES,
+    version: str = "1.37",
 ) -> tuple[FakeHandle, GangScheduling]:
     handle = FakeHandle(
-        [make_node("a")], pods, objects=objects, gates=gates, kubernetes_version="1.37"
+        [make_node("a")], pods, objects=objects, gates=gates, kubernetes_version=version
     )
     return handle, make_plugin(GangScheduling, handle)
 
@@ -97,6 +100,29 @@ def test_of_a_basic_group_one_has_to_fit(obj) -> None:
     assert feasible(obj, 0, 0) == Status.unschedulable(never)
 
 
+@pytest.mark.parametrize(
+    ("code", "progress", "text"),
+    [
+        (
+            Code.WAIT,
+            (2, 1, 1),
+            "is not yet satisfied: 1 scheduled, 1 unschedulable, 2 not-evaluated",
+        ),
+        (
+            Code.UNSCHEDULABLE,
+            (1, 1, 2),
+            "cannot be satisfied: 1 scheduled, 2 unschedulable, 1 not-evaluated",
+        ),
+    ],
+)
+def test_since_1_38_it_says_how_many_were_tried_in_vain(code, progress, text) -> None:
+    handle, plugin = ready(objects=(group("g", 3),), version="1.38")
+    [found] = handle.store(POD_GROUPS).values()
+    info = PodGroupInfo("default", "g", (), found)
+    status = plugin.placement_feasible(CycleState(), info, PlacementProgress(*progress))
+    assert status == Status(code, (f"scheduling policy's minimum threshold (3) {text}",))
+
+
 # ---- PreEnqueue ----------------------------------------------------------------------------------
 
 
@@ -125,6 +151,31 @@ def test_nothing_goes_on_while_a_group_above_is_missing(objects, missing) -> Non
     )
     assert plugin.pre_enqueue(member("p")) == Status.unresolvable(text)
     assert plugin.permit(CycleState(), member("p"), "a") == Status.error(text)
+
+
+NOT_CREATED = 'pod group "g" or one of its composite pod group ancestors has not been created yet'
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        ((), NOT_CREATED),
+        ((group("g", 1, "root"),), NOT_CREATED),
+        ((group("g", 2),), "waiting for podgroup/default/g to meet its quorum"),
+        (TREE, "waiting for compositepodgroup/default/root to meet its quorum"),
+        (
+            (composite("root"), group("g", 2, "root")),
+            "waiting for compositepodgroup/default/root tree to have at least one ready child "
+            "group",
+        ),
+        ((group("g"),), None),
+        ((composite("root"), group("g", 1, "root")), None),
+    ],
+)
+def test_since_1_38_a_gated_pod_names_the_root_that_is_not_ready(objects, text) -> None:
+    _, plugin = ready(member("p"), objects=objects, version="1.38")
+    expected = None if text is None else Status.unresolvable(text)
+    assert plugin.pre_enqueue(member("p")) == expected
 
 
 def test_without_the_gate_a_parent_is_none() -> None:
