@@ -7,6 +7,7 @@ there, which place is the best, and what to do if there is none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -105,6 +106,21 @@ class PlacementScorePlugin(Plugin):
     ) -> IntArray | Status:
         """Return the scores of all placements scaled to 0..100. Must not change its argument."""
         return scores
+
+
+class NodeCostPlugin(Plugin):
+    """Tells which nodes cost least, for pods of a group that is tried on nodes without victims.
+
+    It is no extension point of the configuration (RankNodes): a plugin is asked that is enabled at
+    PodGroupPostFilter and Reserve.
+    """
+
+    def node_costs(self, node_names: Sequence[str]) -> Sequence[Any] | None:
+        """Return a cost for each node, less is better; only the least ones are scored.
+
+        Called for each pod of a group with the nodes that fit it. None: all are equal.
+        """
+        raise NotImplementedError
 
 
 class PodGroupPostFilterPlugin(Plugin):

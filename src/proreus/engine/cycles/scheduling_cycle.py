@@ -49,6 +49,7 @@ from proreus.engine.runtime import score_log
 from proreus.engine.runtime.feasible_filter import run_feasible_filter
 from proreus.engine.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.engine.runtime.node_points import raise_filter_error
+from proreus.engine.runtime.pod_group_points import run_rank_nodes
 from proreus.engine.runtime.prioritize_nodes import ComputedScores, prioritize_nodes, run_pre_score
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.scheduling_points import (
@@ -236,6 +237,8 @@ class SchedulingCycle:
             found = await self._find(attempt, outcome) if outcome.status is None else None
             if log.threshold >= 5:
                 _log_filter(attempt, outcome, found)
+            if found is not None and attempt.in_group and attempt.profile.rank_nodes:
+                found = run_rank_nodes(attempt.profile, attempt.state, found)
             trace.step("Computing predicates done")
             if self.observer is not None:
                 rows = np.empty(0, dtype=np.intp) if found is None else found.rows

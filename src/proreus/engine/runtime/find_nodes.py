@@ -177,6 +177,10 @@ class FeasibleNodes(Struct):
             verdicts, evaluated, equivalence_class, self.signatures, kept, bool(gone), without_pods
         )
 
+    def among(self, rows: Rows) -> FeasibleNodes:
+        """Return the result as if only some of the feasible ``rows`` had been filtered."""
+        return replace(self, evaluated=rows, _rows=rows)
+
     def after_feasible_filter(self, verdicts: Verdicts) -> FeasibleNodes:
         """Return the result with the further rejections of ``verdicts``, by row of the table."""
         kept = self.rows[verdicts.passed()[self.rows]]

@@ -51,6 +51,7 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.pod_group_plugin import (
+    NodeCostPlugin,
     PlacementFeasiblePlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
@@ -172,6 +173,11 @@ class Profile:
         self.bind = _typed(plugins, "bind", BindPlugin)
         self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
         self.pod_group_post_filter = _typed(plugins, "podGroupPostFilter", PodGroupPostFilterPlugin)
+        self.rank_nodes = tuple(
+            plugin
+            for plugin in self.pod_group_post_filter
+            if isinstance(plugin, NodeCostPlugin) and plugin in plugins.get("reserve", ())
+        )
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
         self.placement_feasible = _typed(plugins, "placementFeasible", PlacementFeasiblePlugin)

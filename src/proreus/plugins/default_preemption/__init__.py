@@ -34,6 +34,7 @@ FilterVictimsWithPDBViolation               ``potential_victims``: ``DisruptionB
                                             ``reprieve_order``
 SelectVictimsOnNode, on a node with groups  ``unit_dry_run``: ``UnitDryRun``
 PodGroupEvaluator                           ``pod_group_preemption``: ``PodGroupEvaluator``
+RankNodes, CompareVictimSets                ``victim_costs``: ``VictimCosts``
 reprieveVictim of selectVictimsOnDomain     ``engine.runtime.pod_group_reprieve``:
                                             ``PodGroupReprieve``
 PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``:

@@ -2,7 +2,9 @@
 
 A pod whose PodGroup, or any CompositePodGroup above it, has disruption mode ``all`` is a unit with
 all scheduled pods of the topmost such group, on whatever nodes; any other pod is one by itself. The
-priority of a unit is that of the root group. kube-scheduler's ``DomainVictim``.
+priority of a unit is that of its pods, which all pods of a tree have in common. Up to Kubernetes
+1.37 it is that of the root group, and a pod of a group ranks as a group even if it is a unit by
+itself. kube-scheduler's ``DomainVictim``.
 
 Worked example: group ``g`` (mode all, priority 5) has pods on nodes ``a`` and ``b``. Preemption on
 ``a`` by a pod of priority 10 may evict ``g``, which takes its pod on ``b`` as well.
@@ -29,7 +31,14 @@ POD, POD_GROUP, COMPOSITE_POD_GROUP = 1, 2, 3
 
 
 class NodeNotFound(ProreusError):
-    """A pod of a unit is on a node that the scheduler does not know."""
+    """A pod of a unit is on a node that the scheduler does not know, ``node_name``."""
+
+    def __init__(self, node_name: str) -> None:
+        self.node_name = node_name
+        super().__init__(
+            f'failed to get node info for node "{node_name}" from snapshot: nodeinfo not found for '
+            f'node name "{node_name}"'
+        )
 
 
 class HasGeneration(Protocol):
@@ -48,8 +57,8 @@ GroupGenerations = tuple[tuple[HasGeneration, int], ...]
 class DomainVictim(Struct):
     """A unit of eviction: ``placed`` are its pods and their nodes, ``groups`` their PodGroups.
 
-    ``priority``: that of its topmost group, or of its pod; ``rank``: 1 for a pod, 2 for a pod of a
-    group or a PodGroup, 3 for a CompositePodGroup.
+    ``priority``: that of its pods, or of its topmost group; ``rank``: 1 for a pod, 2 for a PodGroup
+    (or a pod of one), 3 for a CompositePodGroup.
     ``dependents``: units that are of no use without it, and are evicted once it is. ``is_surplus``:
     its group does not need it, so that it is less important than all that are not surplus.
     """
@@ -91,17 +100,37 @@ def with_dependents(victims: list[DomainVictim]) -> list[DomainVictim]:
     return sorted(found.values(), key=lambda unit: unit.importance)
 
 
-class DomainVictims:
-    """Finds the units that pods belong to. ``nodes``: all nodes."""
+def check_nodes(units: Iterable[DomainVictim], nodes: NodeTable) -> None:
+    """Raise ``NodeNotFound`` unless all pods of some units are on known nodes."""
+    for unit in units:
+        for placed in unit.placed:
+            if placed.node_name not in nodes.rows:
+                raise NodeNotFound(placed.node_name)
 
-    def __init__(self, forest: WorkloadForest, states: PodGroupStates, nodes: NodeTable) -> None:
+
+class DomainVictims:
+    """Finds the units that pods belong to. ``nodes``: all nodes.
+
+    ``by_root``: pods count by their root group, as up to Kubernetes 1.37.
+    """
+
+    def __init__(
+        self,
+        forest: WorkloadForest,
+        states: PodGroupStates,
+        nodes: NodeTable,
+        *,
+        by_root: bool = True,
+    ) -> None:
+        self._by_root = by_root
         self._forest = forest
         self._states = states
         self._nodes = nodes
 
     def priority_of(self, pod: PodInfo) -> int:
-        """Return the priority of the topmost known group of a pod, or its own."""
-        root = self._forest.topmost_known(pod_group_entity_key(pod.pod))
+        """Return the priority of a pod: its own, or that of its topmost known group."""
+        key = pod_group_entity_key(pod.pod) if self._by_root else None
+        root = self._forest.topmost_known(key)
         return pod.priority if root is None else root.priority
 
     def is_grouped(self, pod: PodInfo) -> bool:
@@ -109,7 +138,7 @@ class DomainVictims:
         return pod.pod.spec.scheduling_group is not None
 
     def of_nodes(self, infos: Iterable[NodeInfo]) -> list[DomainVictim]:
-        """Return the units that have a pod on some nodes; raises ``NodeNotFound``."""
+        """Return the units that have a pod on some nodes."""
         seen: set[EntityKey] = set()
         return [
             unit
@@ -166,8 +195,7 @@ class DomainVictims:
         return topmost
 
     def _single(self, pod: PodInfo, node_name: str) -> DomainVictim:
-        # A pod of a group that is evicted pod by pod still ranks as a group.
-        rank = POD_GROUP if pod_group_key(pod.pod) else POD
+        rank = POD_GROUP if self._by_root and pod_group_key(pod.pod) else POD
         return DomainVictim(self.priority_of(pod), rank, [PlacedPod(pod, node_name)])
 
     def _group(self, group: Group, pod: PodInfo, node_name: str) -> DomainVictim:
@@ -180,14 +208,10 @@ class DomainVictims:
         return DomainVictim(self.priority_of(pod), rank, placed, generations)
 
     def _as_counted(self, placed: PlacedPod) -> PlacedPod:
-        """Return a pod of a group as its node has it; raises ``NodeNotFound``."""
+        """Return a pod of a group as its node has it."""
         row = self._nodes.rows.get(placed.node_name)
         if row is None:
-            name = placed.node_name
-            raise NodeNotFound(
-                f'failed to get node info for node "{name}" from snapshot: nodeinfo not found for '
-                f'node name "{name}"'
-            )
+            return placed
         # A dry run puts it back: a node counts an assumed pod with devices otherwise than listed.
         return PlacedPod(self._nodes[row].pods.get(placed.pod.uid, placed.pod), placed.node_name)
 

@@ -399,13 +399,14 @@ class Evictor:
         await self._handle.api.patch_pod_status(victim, {"status": {"conditions": [condition]}})
 
     async def _clear_nominations(self, candidate: Candidate, preemptor: Preemptor) -> bool:
-        """Clear the nominations of lower-priority pods to the candidate's node.
+        """Clear the nominations of lower-priority pods to the nodes of a candidate.
 
-        Return whether the apiserver has accepted all.
-                They would find the preemptor there, so that they had better be scheduled elsewhere.
+        Return whether the apiserver has accepted all. They would find the preemptor there, so that
+        they had better be scheduled elsewhere.
         """
         nominator, accepted = self._handle.nominator, True
-        for other in nominator.nominated_pods(candidate.node_name):
+        names = candidate.nodes_of_group or (candidate.node_name,)
+        for other in [one for name in names for one in nominator.nominated_pods(name)]:
             if other.priority >= preemptor.priority:
                 continue
             # In memory at once: the next cycle must not count the pod on this node.

@@ -33,7 +33,7 @@ from proreus.framework.pod_group import (
     PodGroupPostFilterResult,
     SchedulePodGroup,
 )
-from proreus.framework.pod_group_plugin import PodGroupPostFilterPlugin
+from proreus.framework.pod_group_plugin import NodeCostPlugin, PodGroupPostFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import (
     CLEAR_NOMINATION,
@@ -69,8 +69,12 @@ from proreus.plugins.default_preemption.select_candidate import (
     Candidate,
     pick_one_node_for_preemption,
 )
+from proreus.plugins.default_preemption.victim_costs import NodeCost, VictimCosts
 
 log = logger(__name__)
+
+_CONDEMNED = "DefaultPreemption/condemned"
+"""``CycleState`` key of the units that Reserve has condemned."""
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
@@ -103,7 +107,7 @@ class DefaultPreemptionArgs(PluginArgs):
 
 
 class DefaultPreemption(
-    PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePlugin, ReservePlugin
+    PostFilterPlugin, PodGroupPostFilterPlugin, NodeCostPlugin, PreEnqueuePlugin, ReservePlugin
 ):
     """Evicts lower-priority pods so that a pod or PodGroup that fits nowhere will fit.
 
@@ -224,7 +228,12 @@ class DefaultPreemption(
         handle, gates = self.handle, self.handle.feature_gates
         if not (gates.enabled("GenericWorkload") and gates.includes(Change.POD_GROUP_ENTITIES)):
             return None
-        return DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes)
+        return DomainVictims(
+            handle.workload_forest,
+            handle.pod_group_states,
+            handle.nodes,
+            by_root=not gates.includes(Change.VICTIMS_COUNT_AS_PODS),
+        )
 
     def preferred_candidates(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return the candidates, at least one, of which the best is picked. By default all.
@@ -375,6 +384,29 @@ class DefaultPreemption(
         # Without gate GenericWorkload there are groups too: those that plugins provide.
         preemption = self._group_preemption or self._group_preemption_v1_36
         return await preemption.preempt(group, self._disruption_budgets(), schedule)
+
+    def node_costs(self, node_names: Sequence[str]) -> Sequence[NodeCost] | None:
+        """Return what the victims on each node cost, while a group preempts; None otherwise."""
+        costs = self._victim_costs()
+        return None if costs is None else [costs.cost(name) for name in node_names]
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Condemn the victims on the node of a pod whose group preempts."""
+        costs = self._victim_costs()
+        if costs is not None:
+            state.write(_CONDEMNED, costs.condemn(node_name))
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Take back what ``reserve`` has done."""
+        costs = self._victim_costs()
+        if costs is not None:
+            costs.release(state.get(_CONDEMNED) or ())
+            state.write(_CONDEMNED, None)
+
+    def _victim_costs(self) -> VictimCosts | None:
+        preemption = self._group_preemption
+        return None if preemption is None else preemption.costs
 
     def _disruption_budgets(self, check: Callable[[], None] = lambda: None) -> DisruptionBudgets:
         gates, pinned = self.handle.feature_gates, None

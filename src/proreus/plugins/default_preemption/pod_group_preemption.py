@@ -1,6 +1,7 @@
 """Preemption for a whole pod group (KEP-5710, gate GenericWorkload).
 
-    remove all units of lower priority ─► one dry run of the group ─► it fits, each pod on a node
+    remove all units of lower priority ─► one dry run of the group ─► it fits, each pod on a node,
+      by choice where the units cost little (``victim_costs``)
     ─► unit by unit, the most important first: back to its nodes if all these pods still fit there
     ─► what could not be put back are the victims; the pods are nominated to their nodes
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proreus.base.errors import ApiError, PluginError
+from proreus.base.kubernetes_version import Change
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import (
@@ -28,15 +30,18 @@ from proreus.framework.pod_group import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.status import Code, Status
+from proreus.framework.workload_forest import Group
 from proreus.plugins.default_preemption.domain_victims import (
     DomainVictim,
     DomainVictims,
     NodeNotFound,
+    check_nodes,
     with_dependents,
 )
 from proreus.plugins.default_preemption.eviction import Evictor, Preemptor, is_being_preempted
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
+from proreus.plugins.default_preemption.victim_costs import VictimCosts
 
 DOMAIN = "cluster"
 """In place of the node name of a candidate."""
@@ -63,8 +68,18 @@ class PodGroupEvaluator:
         self._handle = handle
         self._victims = victims
         self._evictor = evictor
-        self._policy_of_group = handle.feature_gates.enabled("PodGroupPreemptionPolicy")
-        """Whether the preemption policy is that of the root group."""
+        gates = handle.feature_gates
+        self.costs: VictimCosts | None = None
+        """During a dry run, where its pods are to go by choice."""
+        self._ranks_nodes = gates.includes(Change.DEFAULT_PREEMPTION_RESERVES)
+        self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
+        """Whether the root group's preemption policy counts: alone, since 1.38 if it has one."""
+        self._since_1_38 = gates.includes(Change.GROUP_VICTIMS_OF_1_38)
+        checks = self._refusal, self._ongoing
+        self._checks = checks[::-1] if self._since_1_38 else checks
+        """What ends a preemption before victims are looked for."""
+        code = Code.UNSCHEDULABLE if self._since_1_38 else Code.UNRESOLVABLE
+        self._no_victims = Status(code, (NO_VICTIMS,))
 
     async def preempt(
         self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
@@ -105,18 +120,19 @@ class PodGroupEvaluator:
         nodes = self._handle.nodes
         # In the order of kube-scheduler's snapshot: it decides between victims that are equal.
         infos = (nodes[row] for row in self._handle.node_order().tolist())
+        units = self._victims.of_nodes(infos)
         try:
-            units = self._victims.of_nodes(infos)
+            if not self._since_1_38:
+                check_nodes(units, nodes)
         except NodeNotFound as error:
             return Status.error(f"failed to create domain: {error}")
-        pods, priority = group.unscheduled_pods, group.group.priority
-        if self._never_preempts(group, pods):
-            return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
-        if self._is_ongoing(pods, priority):
-            return {pod.key: NominatingInfo(pod.pod.status.nominated_node_name) for pod in pods}
+        for check in self._checks:
+            end = check(group.group, group.unscheduled_pods)
+            if end is not None:
+                return end
         started = perf_counter()
         units = self._victims.evictable(units, group)
-        found: GroupCandidate | Status = Status.unresolvable(NO_VICTIMS)
+        found: GroupCandidate | Status = self._no_victims
         try:
             for some in self._victims.rounds(units):
                 found = await self._dry_run(some, budgets, schedule)
@@ -124,70 +140,88 @@ class PodGroupEvaluator:
                     break
         except PluginError as error:
             found = Status.error(str(error))
+        except NodeNotFound as error:
+            found = Status.error(f'node "{error.node_name}" not found in the snapshot')
         code = found.code if isinstance(found, Status) else Code.SUCCESS
         seconds = self._handle.metrics.preemption_evaluation_duration_seconds
         seconds.labels("podgroup", code.label).observe(perf_counter() - started)
         return found
 
-    def _never_preempts(self, group: PodGroupInfo, pods: Iterable[PodInfo]) -> bool:
-        if self._policy_of_group:
-            return group.group is not None and group.group.spec.preemption_policy == "Never"
-        return any(pod.pod.spec.preemption_policy == "Never" for pod in pods)
+    def _refusal(self, group: Group, pods: Sequence[PodInfo]) -> Status | None:
+        """Return why a group may not preempt."""
+        policies = [pod.pod.spec.preemption_policy for pod in pods]
+        own = group.spec.preemption_policy
+        if self._policy_of_group and (own or not self._since_1_38):
+            policies = [own]
+        if "Never" not in policies:
+            return None
+        return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
 
-    def _is_ongoing(self, pods: Iterable[PodInfo], priority: int) -> bool:
-        """Return whether a victim is still terminating on a node that a pod is nominated to."""
-        nodes = self._handle.nodes
-        rows = {nodes.rows.get(pod.pod.status.nominated_node_name) for pod in pods} - {None}
-        return any(
-            is_being_preempted(other.pod) and self._victims.priority_of(other) < priority
-            for row in rows
-            if row is not None
-            for other in nodes[row].pods.values()
-        )
+    def _ongoing(self, group: Group, pods: Sequence[PodInfo]) -> dict[str, NominatingInfo] | None:
+        """Return the nominations if a victim is still terminating on a node of theirs."""
+        nodes, priority = self._handle.nodes, group.priority
+        names = {pod.key: pod.pod.status.nominated_node_name for pod in pods}
+        for name in set(names.values()) & nodes.rows.keys():
+            for other in nodes[nodes.rows[name]].pods.values():
+                if is_being_preempted(other.pod) and self._victims.priority_of(other) < priority:
+                    return {key: NominatingInfo(name) for key, name in names.items()}
+        return None
 
     async def _dry_run(
         self, units: list[DomainVictim], budgets: DisruptionBudgets, schedule: SchedulePodGroup
     ) -> GroupCandidate | Status:
         nodes = self._handle.nodes
+        check_nodes(units, nodes)
         rows = {nodes.rows[node_name] for unit in units for _, node_name in unit.placed}
         # kube-scheduler throws its changed copy away; here the pods have to get their places back.
         before = {row: (dict(nodes[row].pods), nodes[row].order.copy()) for row in rows}
+        in_order, violations = budgets.reprieve_order(units)
         try:
             for unit in units:
                 for pod, node_name in unit.placed:
                     nodes.remove_pod(nodes.rows[node_name], pod.uid)
             with self._victims.removed(units):
+                self.costs = VictimCosts(units, violations) if self._ranks_nodes else None
                 assignments = await schedule()
+                self.costs = None
                 if isinstance(assignments, Status):
                     return assignments
-                return self._reprieve(units, budgets, assignments)
+                reprieved = self._reprieved(in_order, assignments)
+                victims = with_dependents([unit for unit in units if id(unit) not in reprieved])
+                return self._candidate(victims, violations, assignments)
         finally:
+            self.costs = None
             # Also after an error or a cancellation: the table is the one that cycles schedule on.
             for row, (pods, order) in before.items():
                 _restore(nodes, row, pods, order)
 
-    def _reprieve(
-        self,
-        units: list[DomainVictim],
-        budgets: DisruptionBudgets,
-        assignments: Sequence[ProposedAssignment],
-    ) -> GroupCandidate:
-        """Put units back as long as the group fits; the others are victims."""
-        order, violations = budgets.reprieve_order(units)
+    def _reprieved(
+        self, units: Iterable[DomainVictim], assignments: Sequence[ProposedAssignment]
+    ) -> set[int]:
+        """Put units back in their order as long as the group fits; return the ``id`` of each."""
         reprieve = self._handle.pod_group_reprieve(assignments)
         reprieved = set()
-        for unit in order:
+        for unit in units:
             if not self._victims.may_be_put_back(unit):
                 continue
             if reprieve.reprieve(unit.placed):
                 reprieved.add(id(unit))
             else:
                 self._victims.not_put_back(unit)
-        victims = with_dependents([unit for unit in units if id(unit) not in reprieved])
+        return reprieved
+
+    def _candidate(
+        self,
+        victims: Sequence[DomainVictim],
+        violations: Mapping[int, int],
+        assignments: Sequence[ProposedAssignment],
+    ) -> GroupCandidate:
         pods = tuple(pod for unit in victims for pod in unit.pods)
         violated = sum(violations.get(id(unit), 0) for unit in victims)
         disruptions = sum(unit.is_group for unit in victims)
-        return GroupCandidate(Candidate(DOMAIN, pods, violated, disruptions), assignments)
+        names = dict.fromkeys(node_name for _, node_name, _ in assignments)
+        nodes = tuple(names) if self._since_1_38 else ()
+        return GroupCandidate(Candidate(DOMAIN, pods, violated, disruptions, nodes), assignments)
 
 
 def _restore(nodes: NodeTable, row: int, pods: Mapping[str, PodInfo], order: list[str]) -> None:

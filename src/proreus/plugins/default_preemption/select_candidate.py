@@ -22,13 +22,14 @@ class Candidate:
 
     ``victims``: the most important first. ``pdb_violations``: how many of them violate a
     PodDisruptionBudget. ``disruptions``: how many of the units that a preemption by a group evicts
-    are of groups.
+    are of groups. ``nodes_of_group``: where the pods of such a group go.
     """
 
     node_name: str
     victims: tuple[PodInfo, ...]
     pdb_violations: int
     disruptions: int = 0
+    nodes_of_group: tuple[str, ...] = ()
     cost: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
     """The first four criteria of pickOneNodeForPreemption, less is better: PDB violations, the
     highest priority, the sum of priorities, the number of victims."""

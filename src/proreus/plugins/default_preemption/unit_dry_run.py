@@ -20,7 +20,11 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.plugins.default_preemption.domain_victims import DomainVictim, with_dependents
+from proreus.plugins.default_preemption.domain_victims import (
+    DomainVictim,
+    check_nodes,
+    with_dependents,
+)
 from proreus.plugins.default_preemption.potential_victims import NO_VICTIMS, DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
@@ -82,8 +86,9 @@ class UnitDryRun:
     ) -> Candidate | Status:
         """Return the units that have to be evicted, or why the node is no candidate.
 
-        ``units``: those with a pod on the node. Raises ``PluginError``.
+        ``units``: those with a pod on the node. Raises ``NodeNotFound`` and ``PluginError``.
         """
+        check_nodes(units, self._handle.nodes)
         lower = (unit for unit in units if unit.priority < self._pod.priority)
         units, violations = budgets.reprieve_order(lower)
         if not units:
@@ -111,7 +116,10 @@ class UnitDryRun:
         return self._dry_run.rejection()
 
     def remove(self, unit: DomainVictim) -> None:
-        """Remove the pods of a unit: from the node, and from counts across nodes."""
+        """Remove the pods of a unit: from the node, and from counts across nodes.
+
+        Raises ``NodeNotFound`` if one of them is on a node that the scheduler does not know.
+        """
         self._apply(unit, self._dry_run.remove, self._handle.run_pre_filter_extension_remove_pod)
 
     def add(self, unit: DomainVictim) -> None:
@@ -125,6 +133,7 @@ class UnitDryRun:
         elsewhere: Callable[[CycleState, PodInfo, PodInfo, NodeInfo], None],
     ) -> None:
         nodes = self._handle.nodes
+        check_nodes((unit,), nodes)
         for pod, node_name in unit.placed:
             if node_name == self._name:
                 here(pod)

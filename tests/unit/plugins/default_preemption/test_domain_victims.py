@@ -11,6 +11,7 @@ from proreus.plugins.default_preemption.domain_victims import (
     DomainVictim,
     DomainVictims,
     NodeNotFound,
+    check_nodes,
 )
 from proreus.testing import FakeHandle, make_node, make_pod
 
@@ -38,6 +39,7 @@ def victims(
     *groups: dict[str, Any],
     gates: tuple[str, ...] = TREES,
     nodes: tuple[str, ...] = ("a", "b"),
+    by_root: bool = True,
 ) -> tuple[DomainVictims, FakeHandle]:
     handle = FakeHandle(
         [make_node(name) for name in nodes],
@@ -46,7 +48,9 @@ def victims(
         gates=gates,
         kubernetes_version="1.37",
     )
-    return DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes), handle
+    states = handle.pod_group_states
+    found = DomainVictims(handle.workload_forest, states, handle.nodes, by_root=by_root)
+    return found, handle
 
 
 def described(units: list[DomainVictim]) -> list[tuple[str, int, bool]]:
@@ -70,7 +74,23 @@ def test_a_group_of_mode_all_is_one_unit_on_all_its_nodes() -> None:
     assert described(found.of_nodes([handle.nodes[1]])) == [whole], "one node finds those of others"
 
 
-def test_pods_of_mode_single_are_units_of_their_groups_priority() -> None:
+def test_pods_of_mode_single_are_pods_of_their_own_priority() -> None:
+    pods = [pod("g0", "a", "g", priority=7), pod("g1", "b", "g", priority=7)]
+    found, handle = victims(pods, group("g", 5), by_root=False)
+
+    units = found.of_nodes(handle.nodes)
+    assert described(units) == [("g0@a", 7, False), ("g1@b", 7, False)]
+    assert found.priority_of(pods[0]) == 7
+
+
+def test_a_group_of_mode_all_has_the_priority_of_its_pods() -> None:
+    pods = [pod("g0", "a", "g", priority=7), pod("g1", "b", "g", priority=7)]
+    found, handle = victims(pods, group("g", 5, "all"), by_root=False)
+
+    assert described(found.of_nodes(handle.nodes)) == [("g0@a g1@b", 7, True)]
+
+
+def test_up_to_1_37_pods_of_mode_single_are_units_of_their_groups_priority() -> None:
     found, handle = victims([pod("g0", "a", "g", priority=900), pod("g1", "b", "g")], group("g", 5))
 
     units = found.of_nodes(handle.nodes)
@@ -129,7 +149,7 @@ def test_a_group_with_a_pod_on_an_unknown_node_is_an_error() -> None:
     handle.pod_group_states.assign(pod("g1", "gone", "g"))
 
     with pytest.raises(NodeNotFound) as error:
-        found.of_nodes(handle.nodes)
+        check_nodes(found.of_nodes(handle.nodes), handle.nodes)
     assert str(error.value) == (
         'failed to get node info for node "gone" from snapshot: nodeinfo not found for node name '
         '"gone"'
