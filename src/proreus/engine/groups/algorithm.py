@@ -241,6 +241,10 @@ class PodGroupAlgorithm:
             results |= await self._schedule_group(child, CycleState(), nodes)
             # A child that was tried in placements has been undone.
             previous = child if len(self.pods.assumed) == assumed else None
+            if previous is not None and group.entity_key.is_provided:
+                # Whether such a group is feasible depends on the pods of all children.
+                await self._hold(previous, results)
+                previous = None
             found = results[child.entity_key]
             if found.failed:
                 assert found.status is not None
