@@ -104,6 +104,12 @@ GATED_OF_VERSION = {
         ),
         "resizes": Gated(resizes.GATES, resizes.SCENARIOS),
     },
+    # 1.38 reads CompositePodGroups in v1beta1, which the kube-apiserver beside it does not serve
+    "1.38": {
+        "gangs": Gated("", (*group_preemption.BOTH_VERSIONS, *group_preemption.SCENARIOS, *_GANGS)),
+        "placements": Gated(_TOPOLOGY, placements.SCENARIOS),
+        "resizes": Gated(resizes.GATES, resizes.SCENARIOS),
+    },
 }
 GATED = GATED_OF_VERSION[emulated_version()]
 

@@ -60,7 +60,7 @@ def a_group_preempts_as_a_whole(cluster: ScenarioCluster) -> None:
     cluster.end("left-low")
     # That wakes the group. The attempt is waited for: otherwise chance would decide whether there
     # is one between the two removals.
-    cluster.told("pair", "1 scheduled, 0 remaining, pod group preemption: ongoing preemption")
+    cluster.told("pair", "pod group preemption: ongoing preemption")
     cluster.note("one victim is gone")
     cluster.end("right-low")
     cluster.bound(**{"pair-0": "left", "pair-1": "right"})
