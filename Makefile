@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page metrics-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up image push lock site vendored sbom wheel release image-check readme clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page metrics-page test-controlplane test-older-controlplane test-operators test-clients chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle oracle-fuzz oracle-changes oracle-cases wakeups hostile hostile-real kwok-up kwok-down kind-up image push lock site vendored sbom wheel release image-check readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -126,9 +126,22 @@ $(ORACLE_PROGRAM): $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod $(ORACLE)/kuberne
 
 oracle: $(ORACLE_PROGRAM) ## kube-scheduler's own code as a program that answers questions (needs Go): make oracle KUBERNETES=1.36
 
+ASK_ORACLE = PYTHONPATH=tests $(BIN)/python -m conformance.oracle
+
 oracle-fuzz: $(INSTALLED) $(ORACLE_PROGRAM) ## compare proreus with kube-scheduler's own code on random cases (needs Go): make oracle-fuzz KUBERNETES=1.36
-	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE_PROGRAM) --kubernetes $(KUBERNETES) $(ORACLE_FUZZ) \
-		--out $(ORACLE)/build/differences-$(KUBERNETES).jsonl
+	$(ASK_ORACLE).fuzz $(ORACLE_PROGRAM) $(ORACLE_FUZZ) --out $(ORACLE)/build/differences-$(KUBERNETES).jsonl
+
+SINCE ?= 1.37
+
+oracle-changes: $(INSTALLED) $(ORACLE_PROGRAM) ## compare two versions of kube-scheduler on random cases: make oracle-changes KUBERNETES=1.38 SINCE=1.37
+	@$(MAKE) --no-print-directory oracle KUBERNETES=$(SINCE)
+	$(ASK_ORACLE).fuzz $(ORACLE_PROGRAM) $(ORACLE_FUZZ) --against $(ORACLE)/build/oracle-$(SINCE) \
+		--out $(ORACLE)/build/changes-$(SINCE)-$(KUBERNETES).jsonl
+
+ORACLE_CASES ?=
+
+oracle-cases: $(INSTALLED) $(ORACLE_PROGRAM) ## record fresh cases of a version: make oracle-cases KUBERNETES=1.38 ORACLE_CASES="spread --seed 7"
+	$(ASK_ORACLE).record $(ORACLE_PROGRAM) $(ORACLE_CASES) --out $(ORACLE)/build/cases-$(KUBERNETES)
 
 WAKEUPS ?= --scripts 20000
 

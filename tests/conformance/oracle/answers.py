@@ -7,10 +7,12 @@ import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from conformance import compare
+from conformance.oracle.of_version import of_version
 from proreus.base.errors import ProreusError
+from proreus.base.kubernetes_version import KubernetesVersion
 from proreus.engine.runtime.registry import Registry
 from proreus.offline.evaluate import evaluate
 from proreus.plugins import IN_TREE_PLUGINS
@@ -28,6 +30,55 @@ _UNPARSED = re.compile(
     r'(parsing pod: \w+|CEL compile error: |running PreScore plugin \\+"NodeAffinity\\+": )'
     r'(?:[^"\\]|\\.)*'
 )
+
+
+class Oracle(NamedTuple):
+    """kube-scheduler of a version, as a program that answers."""
+
+    program: Path
+    version: KubernetesVersion
+
+    @classmethod
+    def parse(cls, path: str) -> Self:
+        """Return the oracle of a path that ends in its version: ``oracle-1.38``."""
+        return cls(Path(path), KubernetesVersion.parse(path.rpartition("-")[2]))
+
+    @property
+    def name(self) -> str:
+        """What differences call it."""
+        return f"kube-scheduler {self.version}"
+
+    def answers(
+        self, cases: Sequence[JsonObject], *, as_they_are: bool = False
+    ) -> dict[str, JsonObject]:
+        """Return its answers by id; the cases are put into the words of its version."""
+        asked = cases if as_they_are else [of_version(case, self.version) for case in cases]
+        return ask(self.program, asked)
+
+    def left_to_chance(self, case: JsonObject, want: JsonObject, got: JsonObject) -> bool:
+        """Ask again; return whether its answers vary, or agree with the other one."""
+        copies = [{**case, "id": f"{case['id']}-{n}"} for n in range(_AGAIN)]
+        answers = self.answers(copies).values()
+        return any(differences(want, one) or not differences(one, got) for one in answers)
+
+
+class Proreus(NamedTuple):
+    """proreus as a version."""
+
+    version: KubernetesVersion
+
+    @property
+    def name(self) -> str:
+        """What differences call it."""
+        return "proreus"
+
+    def answers(self, cases: Sequence[JsonObject]) -> dict[str, JsonObject]:
+        """Return its answers by id."""
+        return {case["id"]: own(of_version(case, self.version)) for case in cases}
+
+    def left_to_chance(self, *_: JsonObject) -> bool:
+        """Return False: it answers alike each time."""
+        return False
 
 
 def ask(oracle: Path, cases: Sequence[JsonObject]) -> dict[str, JsonObject]:
@@ -91,10 +142,3 @@ def _without_error_texts(answer: JsonObject) -> JsonObject:
         if outcome["code"] == "Error":
             outcome.pop("message", None)
     return comparable
-
-
-def left_to_chance(oracle: Path, case: JsonObject, want: JsonObject, got: JsonObject) -> bool:
-    """Run kube-scheduler again; return whether its answers vary, or agree with ours."""
-    copies = [{**case, "id": f"{case['id']}-{n}"} for n in range(_AGAIN)]
-    answers = ask(oracle, copies).values()
-    return any(differences(want, one) or not differences(one, got) for one in answers)

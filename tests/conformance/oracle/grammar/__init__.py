@@ -74,8 +74,6 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
 """Grammars by the family name that their cases have."""
 
 
-def draw_case(family: str, name: str, kubernetes: str = Draw.kubernetes) -> JsonObject:
+def draw_case(family: str, name: str) -> JsonObject:
     """Return a case of a grammar; its name says all of what chance made of it."""
-    draw = Draw(name)
-    draw.kubernetes = kubernetes
-    return {"id": name, **GRAMMARS[family](draw)}
+    return {"id": name, **GRAMMARS[family](Draw(name))}

@@ -12,9 +12,7 @@ JsonObject = dict[str, Any]
 
 
 class Draw(random.Random):
-    """A source of chance. ``kubernetes``: the version whose API its objects are of."""
-
-    kubernetes = "1.37"
+    """A source of chance."""
 
     def chance(self, share: float) -> bool:
         """Return True in this share of the cases."""

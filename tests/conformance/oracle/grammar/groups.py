@@ -13,8 +13,6 @@ RACK = "topology.example.com/rack"
 _PRIORITIES = (None, 0, 0, 10, 100, 1000)
 _MODES: tuple[JsonObject | None, ...] = (None, {"single": {}}, {"all": {}}, {"all": {}})
 _API = "scheduling.k8s.io/v1beta1"
-_COMPOSITE_API = {"1.37": "scheduling.k8s.io/v1alpha3"}
-"""The API version of CompositePodGroups, where it is another one."""
 _WORKLOAD = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
 _KEYS = (RACK, RACK, objects.ZONE, objects.HOSTNAME)
 
@@ -48,7 +46,7 @@ class Groups(Theme):
     def settings(self, draw: Draw) -> JsonObject:
         """Return the feature gates, and what is observed."""
         gates = ["GenericWorkload=true", *self.gates]
-        if draw.chance(0.2) and draw.kubernetes == "1.37":
+        if draw.chance(0.2):
             gates.append("PodGroupPreemptionPolicy=true")
         # In one of several placements, what a condition says is that of any of them.
         conditions = () if self.topology else ("conditions",)
@@ -166,8 +164,7 @@ class Groups(Theme):
         spec |= _WORKLOAD
         self._roots.append(name)
         self._templates[name] = spec
-        version = _COMPOSITE_API.get(draw.kubernetes, _API)
-        made = thing("CompositePodGroup", name, version, namespace="default", spec=spec)
+        made = thing("CompositePodGroup", name, _API, namespace="default", spec=spec)
         made["metadata"] |= {"uid": name, "generation": 1}
         return made
 
