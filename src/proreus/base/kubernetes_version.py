@@ -111,6 +111,11 @@ class Change(Enum):
         V1_38,
         "CompositePodGroups are counted as entities of their own type, instead of as PodGroups",
     )
+    EQUAL_VICTIMS_BY_UID = (
+        V1_38,
+        "a victim without status.startTime counts as started after all others, and of equal "
+        "victims the one with the smaller UID is the more important",
+    )
     EXACT_PERCENTAGES = (
         V1_38,
         "NodeResourcesFit scores amounts above 9.2e16 without overflows",

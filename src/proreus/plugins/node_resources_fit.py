@@ -45,7 +45,13 @@ from proreus.objects.requests import PodResourcesOptions, is_pod_resize_deferred
 from proreus.objects.resource_names import is_extended_resource
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
-from proreus.plugins.insufficient_resources import Needs, needs_of, reject_rows, rejection
+from proreus.plugins.insufficient_resources import (
+    BASE_RESOURCES,
+    Needs,
+    needs_of,
+    reject_rows,
+    rejection,
+)
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs, ScoringStrategy
 from proreus.plugins.resource_scoring import (
     LeastAllocated,
@@ -275,18 +281,30 @@ class NodeResourcesFit(
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         if self._is_deferred_resize(pod) and new.metadata.name != pod.pod.spec.node_name:
             return False
-        # Resources that are ignored count here, as in kube-scheduler: extenders may manage them.
-        needs = needs_of(pod.requests.amounts)
-        after = amounts_of(new.status.allocatable)
-        devices = {r for r in self._dra_backed_resources(pod.requests) if after.get(r, 0) <= 0}
-        if after.get("pods", 0) < 1 or any(
-            after.get(r, 0) < amount and r not in devices for r, amount in needs.items()
-        ):
-            return False
-        if old is None or devices:
+        if old is None:
+            return not self._exceeded(pod, new)
+        if exceeded := self._exceeded(pod, new):
+            # A nomination keeps a pod from preempting on another node.
+            return (
+                pod.pod.status.nominated_node_name == new.metadata.name
+                and pod.pod.spec.scheduling_group is None
+                # Other resources may be gone for a moment, while a device plugin starts again.
+                and not exceeded.isdisjoint(BASE_RESOURCES)
+                and not self._exceeded(pod, old)
+            )
+        after, before = amounts_of(new.status.allocatable), amounts_of(old.status.allocatable)
+        if any(after.get(r, 0) <= 0 for r in self._dra_backed_resources(pod.requests)):
             return True
-        before = amounts_of(old.status.allocatable)
+        needs = needs_of(pod.requests.amounts)
         return any(after.get(r, 0) > before.get(r, 0) for r in ("pods", *needs))
+
+    def _exceeded(self, pod: PodInfo, node: Node) -> set[str]:
+        """Return the resources of which a pod requests more than a node has for all pods."""
+        # Resources that are ignored count here, as in kube-scheduler: extenders may manage them.
+        needs, allocatable = needs_of(pod.requests.amounts), amounts_of(node.status.allocatable)
+        exceeded = {r for r, need in {"pods": 1, **needs}.items() if allocatable.get(r, 0) < need}
+        devices = self._dra_backed_resources(pod.requests)
+        return {r for r in exceeded if r not in devices or allocatable.get(r, 0) > 0}
 
 
 def resource_scorer_of(configured: ScoringStrategy, exact: bool) -> ResourceScorer:

@@ -323,6 +323,21 @@ def test_a_node_with_more_of_a_requested_resource_helps() -> None:
     assert not helps("Node", waiting, make_node("n1", "3"), make_node("n1", "4"))
 
 
+def test_a_pod_leaves_its_nominated_node_once_that_is_too_small() -> None:
+    gpu, nominated = {"example.com/gpu": 1}, {"nominatedNodeName": "n1"}
+    waiting = make_pod("waiting", "2", resources=gpu, status=nominated)
+    before, shrunk = make_node("n1", "2", resources=gpu), make_node("n1", "1", resources=gpu)
+
+    assert helps("Node", waiting, before, shrunk)
+    assert not helps("Node", waiting, shrunk, shrunk)
+    assert not helps("Node", waiting, before, make_node("n1", "2"))
+    assert not helps("Node", waiting, make_node("n2", "2", resources=gpu), make_node("n2", "1"))
+    member = make_pod(
+        "member", "2", status=nominated, spec={"schedulingGroup": {"podGroupName": "g"}}
+    )
+    assert not helps("Node", member, before, shrunk)
+
+
 def device_class(name: str, resource: str | None = None) -> DeviceClass:
     spec = DeviceClassSpec(extended_resource_name=resource)
     return DeviceClass(metadata=ObjectMeta(name=name), spec=spec)

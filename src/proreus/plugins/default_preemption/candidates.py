@@ -32,6 +32,7 @@ from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
 from proreus.plugins.default_preemption.potential_victims import (
     NO_VICTIMS,
     DisruptionBudgets,
+    EqualVictims,
     PodsByPriority,
     sorted_by_importance,
 )
@@ -235,8 +236,8 @@ class DryRun:
             self._dry_run_cache.note(row, found, groups if row in self._rows_with_groups else None)
 
     def _by_importance(self, victims: list[PodInfo], row: int) -> list[PodInfo]:
-        if not self._pods_by_priority.sampled_once:
-            return sorted_by_importance(victims, sampled_once=False)
+        if self._pods_by_priority.equal_victims is EqualVictims.REVERSED:
+            return sorted_by_importance(victims, EqualVictims.REVERSED)
         # The start times that were sampled when the node's pods were listed decide again.
         lower = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
         chosen = {pod.uid for pod in victims}

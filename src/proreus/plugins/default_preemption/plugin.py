@@ -34,7 +34,7 @@ from proreus.framework.pod_group import (
     SchedulePodGroup,
 )
 from proreus.framework.pod_group_plugin import NodeCostPlugin, PodGroupPostFilterPlugin
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import NOT_STARTED, PodInfo
 from proreus.framework.post_filter_result import (
     CLEAR_NOMINATION,
     NominatingInfo,
@@ -62,6 +62,7 @@ from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
 )
 from proreus.plugins.default_preemption.potential_victims import (
     DisruptionBudgets,
+    EqualVictims,
     PinnedPods,
     PodsByPriority,
 )
@@ -123,7 +124,7 @@ class DefaultPreemption(
         self._pods = handle.store(PODS, with_provided=True)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
         gates = handle.feature_gates
-        self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
+        self._equal_victims = EqualVictims.of(gates)
         self._prefers_movable = gates.corrects(KnownFault.PINNED_VICTIM)
         self._evictor = Evictor(handle, self._pods, self.name)
         self._group_preemption_v1_36 = PodGroupPreemption(handle, self._evictor)
@@ -137,7 +138,7 @@ class DefaultPreemption(
         self._dry_run_caches = DryRunCaches(handle.nodes, forest)
         self._pods_by_priority = PodsByPriority(
             handle.nodes,
-            self._sampled_once,
+            self._equal_victims,
             is_grouped=None if self._victims is None else self._victims.is_grouped,
         )
         # Results of a subclass's own choice depend on what it reads, and are not kept.
@@ -323,7 +324,12 @@ class DefaultPreemption(
             return PostFilterResult(Status.error(f"preemption: {error}"))
         if candidates:
             candidates = list(self.preferred_candidates(candidates))
-        best = pick_one_node_for_preemption(candidates, self.handle.clock.now(), self._sampled_once)
+        by_uid = self._equal_victims is EqualVictims.BY_UID
+        best = pick_one_node_for_preemption(
+            candidates,
+            NOT_STARTED if by_uid else self.handle.clock.now(),
+            sampled_once=self._equal_victims is not EqualVictims.REVERSED,
+        )
         if best is None:
             text = "preemption: no candidate node for preemption"
             return PostFilterResult(Status.unschedulable(text))

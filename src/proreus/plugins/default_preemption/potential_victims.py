@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum, auto
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from proreus.base.bounded_cache import register
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import Change
 from proreus.framework.interning import once_per_value
 from proreus.framework.node_affinity import PodNodeAffinity, node_affinity
 from proreus.framework.node_info import NodeInfo
@@ -47,27 +50,48 @@ _NO_PODS = 2**31
 # ---- pods in the order of importance -----------------------------------------------------------
 
 
+class EqualVictims(Enum):
+    """The order of pods of one priority that started at the same time, or have not started.
+
+    ``REVERSED``: pods that have not started are in reverse, since kube-scheduler took the clock's
+    time for each of them at each comparison up to 1.36, so that the first one compared was always
+    the older. ``LISTED``: in their order on the node, for which they count as started when they
+    were listed (``Change.START_TIME_SAMPLED_ONCE``). ``BY_UID``: ``Change.EQUAL_VICTIMS_BY_UID``.
+    """
+
+    REVERSED = auto()
+    LISTED = auto()
+    BY_UID = auto()
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> EqualVictims:
+        """Return the order of the emulated version."""
+        if gates.includes(Change.EQUAL_VICTIMS_BY_UID):
+            return cls.BY_UID
+        return cls.LISTED if gates.includes(Change.START_TIME_SAMPLED_ONCE) else cls.REVERSED
+
+
 class PodsByPriority:
     """The pods of each row of a table by importance; ``refresh`` before reading.
 
     An assumed pod may be in it after the watch has confirmed the pod: what is read here, priority
     and start time, is the same of both.
 
-    ``sampled_once``: see ``sorted_by_importance``. ``is_grouped``: keep the rows with pods of which
+    ``is_grouped``: keep the rows with pods of which
     this is true.
     """
 
     def __init__(
         self,
         nodes: NodeTable,
-        sampled_once: bool = True,
+        equal_victims: EqualVictims = EqualVictims.LISTED,
         *,
         is_grouped: Callable[[PodInfo], bool] | None = None,
     ) -> None:
         self._nodes = nodes
         self._is_grouped = is_grouped
         self._rows_with_groups: set[int] = set()
-        self.sampled_once = sampled_once
+        self.equal_victims = equal_victims
         self._position = -1
         self._lowest: IntArray = np.empty(0, dtype=np.int64)
         """By row: the lowest priority of a pod."""
@@ -125,21 +149,23 @@ class PodsByPriority:
         if pods is None:
             node = self._nodes[row]
             in_order = [node.pods[uid] for uid in node.order]
-            pods = self._pods_by_row[row] = sorted_by_importance(in_order, self.sampled_once)
+            pods = self._pods_by_row[row] = sorted_by_importance(in_order, self.equal_victims)
         return pods[bisect_right(pods, -priority, key=lambda pod: pod.importance[0]) :]
 
 
-def sorted_by_importance(pods: list[PodInfo], sampled_once: bool = True) -> list[PodInfo]:
+def sorted_by_importance(
+    pods: list[PodInfo], equal_victims: EqualVictims = EqualVictims.LISTED
+) -> list[PodInfo]:
     """Return pods with the highest priority first, then those that have run longest.
 
-    Pods that have not started come last, in their order; without ``sampled_once`` in reverse:
-    kube-scheduler took the clock's time for each of them at each comparison up to 1.36, so that the
-    first one compared was always the older (``Change.START_TIME_SAMPLED_ONCE``).
+    Pods that have not started come last.
     """
+    if equal_victims is EqualVictims.BY_UID:
+        return sorted(pods, key=lambda pod: (pod.importance, pod.uid))
     ranked = []
     for place, pod in enumerate(pods):
         rank, start = pod.importance
-        reverse = start == NOT_STARTED and not sampled_once
+        reverse = start == NOT_STARTED and equal_victims is EqualVictims.REVERSED
         ranked.append((rank, start, -place if reverse else place, pod))
     ranked.sort()
     return [pod for *_, pod in ranked]

@@ -59,7 +59,8 @@ def pick_one_node_for_preemption(
     """Return the best candidate by kube-scheduler's criteria; None if there are none.
 
     Each criterion decides between those that are equal by the ones before. The last one, after
-    ``Candidate.cost``, is the latest ``earliest_start_time``. ``now``: seconds since the epoch.
+    ``Candidate.cost``, is the latest ``earliest_start_time``. ``now``: when victims that have not
+    started count as started, in seconds since the epoch; ``NOT_STARTED``: after all others.
     ``sampled_once``: victims that have not started count as started when they were listed, those of
     a later candidate later (``Change.START_TIME_SAMPLED_ONCE``).
     """
@@ -76,7 +77,7 @@ def pick_one_node_for_preemption(
         one = left[place]
         if not one.has_unstarted:
             return one.earliest_start_time, 0
-        sampled_later = place if sampled_once and one.earliest_start_time > now else 0
+        sampled_later = place if sampled_once and one.earliest_start_time >= now else 0
         return min(one.earliest_start_time, now), sampled_later
 
     return left[max(range(len(left)), key=start)]

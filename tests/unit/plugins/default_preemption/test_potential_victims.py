@@ -9,6 +9,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.plugins.default_preemption.potential_victims import (
     DisruptionBudgets,
+    EqualVictims,
     PodsByPriority,
 )
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -86,14 +87,25 @@ def test_of_equal_priority_the_older_pod_comes_first() -> None:
     nodes = FakeHandle([make_node("n")], pods).nodes
 
     assert _seen(PodsByPriority(nodes), nodes, 2) == {"n": ["p1", "p0", "p2", "p3"]}
-    up_to_1_36 = PodsByPriority(nodes, sampled_once=False)
+    up_to_1_36 = PodsByPriority(nodes, EqualVictims.REVERSED)
     assert _seen(up_to_1_36, nodes, 2) == {"n": ["p1", "p0", "p3", "p2"]}
+
+
+def test_of_equal_victims_the_smaller_uid_is_the_more_important_since_1_38() -> None:
+    started = {"startTime": "2025-01-01T00:00:00Z"}
+    pods = [
+        make_pod(name, priority=1, node_name="n", status=status)
+        for name, status in (("b", {}), ("a", {}), ("d", started), ("c", started))
+    ]
+    nodes = FakeHandle([make_node("n")], pods).nodes
+    by_uid = PodsByPriority(nodes, EqualVictims.BY_UID)
+    assert _seen(by_uid, nodes, 2) == {"n": ["c", "d", "a", "b"]}
 
 
 def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
     pods = [make_pod(name, priority=0, node_name="n") for name in ("a", "b", "c", "d")]
     nodes = FakeHandle([make_node("n")], pods).nodes
-    pods_by_priority = PodsByPriority(nodes, sampled_once=False)
+    pods_by_priority = PodsByPriority(nodes, EqualVictims.REVERSED)
 
     assert _seen(pods_by_priority, nodes, 1) == {"n": ["d", "c", "b", "a"]}
     nodes.remove_pod(0, pods[0].uid)
