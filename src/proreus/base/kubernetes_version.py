@@ -130,6 +130,11 @@ class Change(Enum):
         "the pods of a group that does not fit, and groups below it, name that group; why it does "
         "not fit stands in its own condition alone",
     )
+    FIRST_GATED_POD_GATES = (
+        V1_38,
+        "PreEnqueue of a pod group ends at its first gated pod: the others are not asked, and do "
+        "not count as pods that no plugin rejects",
+    )
     FIRST_EXHAUSTED_BUDGET = (
         V1_37,
         "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",

@@ -20,12 +20,20 @@ class PreEnqueuePlugins:
 
     They run when a pod is about to become active or to back off, and not again when it leaves
     back-off. A gated pod gets no Event and no condition: the apiserver has set SchedulingGated.
+    ``first_gates``: see ``Change.FIRST_GATED_POD_GATES``.
     """
 
-    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
+    def __init__(
+        self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder, *, first_gates: bool
+    ) -> None:
+        self.use_profiles(profiles)
+        self._recorder = recorder
+        self._first_gates = first_gates
+
+    def use_profiles(self, profiles: Mapping[str, QueueProfile]) -> None:
+        """Use the plugins of other profiles."""
         self._plugins = {name: dict(profile.pre_enqueue) for name, profile in profiles.items()}
         self._group_wide = {name: profile.group_wide for name, profile in profiles.items()}
-        self._recorder = recorder
 
     def has(self, profile: str, plugin: str) -> bool:
         """Return whether a profile has this PreEnqueue plugin."""
@@ -46,13 +54,15 @@ class PreEnqueuePlugins:
         for queued in pods:
             self._run(queued, None)
             group.gating_plugin = queued.gating_plugin or group.gating_plugin
+            if group.gating_plugin and self._first_gates:
+                break
 
     def _run_for_group(self, group: QueuedPodGroupInfo) -> None:
-        gating_plugin = ""
+        group.gating_plugin = ""
         for pods in group.pods_by_group.values():
             results: dict[tuple[str, str], bool] = {}
             still_gated = None
-            # All of them, also after a gated one: each knows its own gate.
+            # Up to 1.37 all of them, also after a gated one: each knows its own gate.
             for queued in pods:
                 # A gang of a thousand pods is looked at a thousand times while its pods arrive: a
                 # pod that a group-wide plugin gated before, as it does the one before, stays so.
@@ -61,8 +71,9 @@ class PreEnqueuePlugins:
                     self._run(queued, results)
                     gate = (queued.pod.spec.scheduler_name, queued.gating_plugin)
                     still_gated = gate if results.get(gate) is False else None
-                gating_plugin = queued.gating_plugin or gating_plugin
-        group.gating_plugin = gating_plugin
+                group.gating_plugin = queued.gating_plugin or group.gating_plugin
+                if group.gating_plugin and self._first_gates:
+                    return
 
     def _run(self, queued: QueuedPodInfo, results: dict[tuple[str, str], bool] | None) -> None:
         """Run the plugins for a pod; ``results``: of group-wide plugins for pods of its group."""

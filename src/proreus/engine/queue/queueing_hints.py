@@ -95,10 +95,17 @@ class NamedPods(Struct, frozen=True):
 
 
 class QueueingHints:
-    """The registrations of all profiles."""
+    """The registrations of all profiles. ``first_gates``: ``Change.FIRST_GATED_POD_GATES``."""
 
-    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
+    def __init__(
+        self,
+        profiles: Mapping[str, QueueProfile],
+        recorder: QueueRecorder,
+        *,
+        first_gates: bool = False,
+    ) -> None:
         self._recorder = recorder
+        self._first_gates = first_gates
         self.use_profiles(profiles)
 
     def use_profiles(self, profiles: Mapping[str, QueueProfile]) -> None:
@@ -279,19 +286,29 @@ class QueueingHints:
         A pod that found a node counts too, where it would leave that node to another.
         """
         pods = group.queued_pods
-        if not group.gated:
-            # Pods that were not tried, because others did not fit, say nothing about the event.
+        if self._first_gates or not group.gated:
+            # Pods that were not tried, because others did not fit or the group is gated, say
+            # nothing about the event.
             pods = [pod for pod in pods if pod.rejectors] or pods
         best, enough = QueueingStrategy.SKIP, _enough(any(pod.pending_plugins for pod in pods))
         for pod in pods:
             best = max(best, self.queueing_strategy(pod, event, old, new, named))
             if best >= enough:
                 break
+        if best is QueueingStrategy.SKIP and self._has_lost_its_gate(group):
+            return QueueingStrategy.AFTER_BACKOFF
         if best is QueueingStrategy.SKIP and self._helps_one_in_the_way(
             group, event, old, new, named
         ):
             return QueueingStrategy.AFTER_BACKOFF
         return best
+
+    def _has_lost_its_gate(self, group: QueuedPodGroupInfo) -> bool:
+        """Return whether the pod that gates a group is gone, and pods that were not asked wait."""
+        if not self._first_gates or not group.gated:
+            return False
+        pods = group.queued_pods
+        return not any(pod.gated for pod in pods) and not all(pod.rejectors for pod in pods)
 
     def _helps_one_in_the_way(
         self,

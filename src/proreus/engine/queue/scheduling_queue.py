@@ -90,8 +90,9 @@ class SchedulingQueue(PendingPods):
         """How long a pod stays unschedulable before it is retried without any event."""
         self._bookkeeping_of_1_37 = options.bookkeeping_of_1_37
         recorder, in_flight = QueueRecorder(clock, metrics), InFlightPods()
-        self._hints = QueueingHints(profiles, recorder)
-        pre_enqueue_plugins = PreEnqueuePlugins(profiles, recorder)
+        first_gates = options.first_gated_pod_gates
+        self._hints = QueueingHints(profiles, recorder, first_gates=first_gates)
+        pre_enqueue_plugins = PreEnqueuePlugins(profiles, recorder, first_gates=first_gates)
         sub_queues = SubQueues(
             clock, sort_key, in_flight, pre_enqueue_plugins, pod_lister, recorder, options
         )
@@ -399,7 +400,7 @@ class SchedulingQueue(PendingPods):
         ``sort_key_changes``: of the queueSort plugin, see there.
         All pods are tried again, as after a restart: their rejectors may be disabled now.
         """
-        self._sub_queues.pre_enqueue_plugins = PreEnqueuePlugins(profiles, self._recorder)
+        self._sub_queues.pre_enqueue_plugins.use_profiles(profiles)
         self._hints.use_profiles(profiles)
         self._active.set_sort_key(sort_key, changing=sort_key_changes)
         self._backoff.set_sort_key(sort_key, changing=sort_key_changes)

@@ -45,7 +45,8 @@ class QueueOptions(Struct, frozen=True):
 
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
     ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``. ``bookkeeping_of_1_37``: see
-    ``Change.QUEUE_BOOKKEEPING_OF_1_37``. ``pre_queueing_hints``: gate SchedulerPreQueueingHints.
+    ``Change.QUEUE_BOOKKEEPING_OF_1_37``. ``first_gated_pod_gates``: see
+    ``Change.FIRST_GATED_POD_GATES``. ``pre_queueing_hints``: gate SchedulerPreQueueingHints.
     ``deferred_resizes``: gate InPlacePodVerticalScalingSchedulerPreemption. ``events``: the names
     of pod events.
     """
@@ -57,13 +58,14 @@ class QueueOptions(Struct, frozen=True):
     generic_workload: bool = False
     flushes_gated_pods: bool = False
     bookkeeping_of_1_37: bool = False
+    first_gated_pod_gates: bool = False
     pre_queueing_hints: bool = False
     deferred_resizes: bool = False
     events: PodEvents = DEFAULT_POD_EVENTS
 
 
 class SubQueues:
-    """All pods that wait. ``pre_enqueue_plugins`` may be replaced when the configuration changes.
+    """All pods that wait.
 
     With gate SchedulerPopFromBackoffQ off, PreEnqueue runs on the way out of back-off, not in.
     """

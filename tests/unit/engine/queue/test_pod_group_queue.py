@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from proreus.base.kubernetes_version import V1_37, V1_38
 from proreus.framework import events as ev
 from proreus.framework.events import ClusterEvent
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.workload_forest import WorkloadForest
 
@@ -97,6 +100,48 @@ def test_one_gated_pod_gates_all(grouped, pod, pod_group):
     assert grouped.places() == {"gated": ["a", "b"]}
     grouped.queue.update(gated, pod("a", group="g"), [GATES_ELIMINATED])
     assert grouped.places() == {"active": ["a", "b"]}
+
+
+def gate_asked(asked: list[str], pod: PodInfo) -> Status | None:
+    """A PreEnqueue plugin that gates pods with scheduling gates."""
+    asked.append(pod.name)
+    return Status.unresolvable("gated") if pod.pod.spec.scheduling_gates else None
+
+
+@pytest.mark.parametrize(("first_gates", "names"), [(False, ["a", "b", "c"]), (True, ["a"])])
+def test_since_1_38_the_first_gated_pod_gates_without_the_others(
+    make_harness, pod, pod_group, first_gates, names
+):
+    harness = make_harness(V1_37, WorkloadForest(), first_gated_pod_gates=first_gates)
+    asked: list[str] = []
+    harness.profile.pre_enqueue["Asked"] = partial(gate_asked, asked)
+    del harness.profile.pre_enqueue["SchedulingGates"]
+    harness.profile.register("Asked", ev.NODE, ev.ADD, lambda *_: True)
+    harness.add_groups(pod_group("g"))
+    gates = ("x",), (), ("x",)
+    pods = [pod(n, group="g", pre_enqueue_plugins=g) for n, g in zip("abc", gates, strict=True)]
+    harness.add(*pods)
+    asked.clear()
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert asked == names
+    assert harness.places() == {"gated": ["a", "b", "c"]}
+    # The others are asked once it is gone.
+    harness.queue.delete(pods[0])
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert harness.places() == {"gated": ["b", "c"]}
+    harness.queue.delete(pods[2])
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert harness.places() == {"active": ["b"]}
+
+
+def test_since_1_38_pods_that_were_not_asked_wait_for_the_gate(make_harness, pod, pod_group):
+    harness = make_harness(V1_37, WorkloadForest(), first_gated_pod_gates=True)
+    harness.profile.register("SchedulingGates", ev.NODE, ev.ADD, lambda *_: False)
+    harness.add_groups(pod_group("g"))
+    harness.add(pod("a", group="g", pre_enqueue_plugins=("x",)), pod("b", group="g"))
+    before = harness.incoming()
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert harness.incoming() == before
 
 
 def test_flushed_and_gated_again(make_harness, pod, pod_group):
