@@ -193,6 +193,11 @@ class Change(Enum):
         V1_37,
         "a DeviceTaintRule without deviceSelector applies to no device, instead of all",
     )
+    NAMED_PODS_BY_PLUGIN = (
+        V1_38,
+        "a plugin that names the pods which an event concerns narrows its own hints only, also "
+        "where there are CompositePodGroups; all pods are looked at if another one names none",
+    )
     NODE_ALLOCATABLE_OVERHEAD = (
         V1_37,
         "DynamicResources reads nodeAllocatableResources of devices, with mapping and overhead, "

@@ -130,6 +130,7 @@ def build_queue(
             deferred_resizes=gates.enabled(DEFERRED_RESIZES),
             bookkeeping_of_1_37=gates.includes(Change.QUEUE_BOOKKEEPING_OF_1_37),
             first_gated_pod_gates=gates.includes(Change.FIRST_GATED_POD_GATES),
+            named_pods_by_plugin=gates.includes(Change.NAMED_PODS_BY_PLUGIN),
         ),
         metrics=environment.metrics,
         forest=cache.workload_forest if groups.as_entities else None,

@@ -19,9 +19,9 @@ from msgspec import Struct
 from proreus.base import logs
 from proreus.base.clock import Clock
 from proreus.engine.queue.in_flight import InFlightPods
+from proreus.engine.queue.named_pods import NamedPods
 from proreus.engine.queue.queueing_hints import (
     NO_MATCHES,
-    NamedPods,
     QueueingHints,
     QueueingStrategy,
 )
@@ -333,7 +333,7 @@ class EventMoves:
 def _concerns(queued: QueuedEntityInfo, named: NamedPods | None, precheck: Precheck | None) -> bool:
     """Return whether an event concerns a pod, or one of a group's: a named one, if any are."""
     return any(
-        (named is None or pod.key in named.candidates) and (precheck is None or precheck(pod))
+        (named is None or named.may_concern(pod.key)) and (precheck is None or precheck(pod))
         for pod in queued.queued_pods
     )
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from proreus.base import logs
 from proreus.engine.queue.in_flight import InFlightEvent
+from proreus.engine.queue.named_pods import NamedPods, PreQueueingHints
 from proreus.engine.queue.queue_recorder import QueueRecorder
 from proreus.engine.queue.unschedulable import RejectorKey, UnschedulablePods
 from proreus.framework.event_registrations import EventRegistration, QueueProfile
@@ -60,13 +61,14 @@ class EventMatches(Struct, frozen=True):
     """The registrations that match a kind of event, by schedulerName, and the rejectors concerned.
 
     ``gated_lookups``: gating plugins that name the pods which an event ungates, with their
-    functions (``ClusterEvent.ungated_pods``). ``pre_hints``: the pre-queueing hints, by plugin.
+    functions (``ClusterEvent.ungated_pods``). ``pre_hints``: the pre-queueing hints by plugin, None
+    of a registration without; empty if there is none.
     """
 
     by_profile: Mapping[str, ProfileMatches]
     rejector_keys: frozenset[RejectorKey]
     gated_lookups: tuple[tuple[RejectorKey, tuple[UngatedPodsFn, ...]], ...]
-    pre_hints: tuple[tuple[str, PreQueueingHintFn], ...] = ()
+    pre_hints: tuple[tuple[str, PreQueueingHintFn | None], ...] = ()
 
 
 _MOST_KINDS = 8
@@ -75,27 +77,12 @@ _MOST_KINDS = 8
 NO_MATCHES = EventMatches({}, frozenset(), ())
 
 
-class NamedPods(Struct, frozen=True):
-    """The pods (``namespace/name``) that plugins named, all together and by plugin.
-
-    Gate SchedulerPreQueueingHints (Kubernetes 1.37). A plugin that knows by an index which pods an
-    event concerns saves its hints for all others.
-
-    Example: DynamicResources names the two pods of a claim that was created. Only these two are
-    looked at, also for plugins that name none and registered the same event.
-    """
-
-    candidates: frozenset[str]
-    by_plugin: dict[str, frozenset[str]]
-
-    def concerns(self, plugin: str, key: str) -> bool:
-        """Return whether a plugin's hint is to be called for a pod."""
-        named = self.by_plugin.get(plugin)
-        return named is None or key in named
-
-
 class QueueingHints:
-    """The registrations of all profiles. ``first_gates``: ``Change.FIRST_GATED_POD_GATES``."""
+    """The registrations of all profiles.
+
+    ``first_gates``: see ``Change.FIRST_GATED_POD_GATES``; ``named_by_plugin``: see
+    ``Change.NAMED_PODS_BY_PLUGIN``.
+    """
 
     def __init__(
         self,
@@ -103,9 +90,11 @@ class QueueingHints:
         recorder: QueueRecorder,
         *,
         first_gates: bool = False,
+        named_by_plugin: bool = False,
     ) -> None:
         self._recorder = recorder
         self._first_gates = first_gates
+        self._named_by_plugin = named_by_plugin
         self.use_profiles(profiles)
 
     def use_profiles(self, profiles: Mapping[str, QueueProfile]) -> None:
@@ -130,16 +119,14 @@ class QueueingHints:
         by_profile = {}
         rejector_keys: set[RejectorKey] = set()
         gated_lookups: dict[RejectorKey, tuple[UngatedPodsFn, ...]] = {}
-        pre_hints: list[tuple[str, PreQueueingHintFn]] = []
+        pre_hints: list[tuple[str, PreQueueingHintFn | None]] = []
         for profile, registrations in self._registrations.items():
             matching = [(pl, reg) for pl, reg in registrations if reg.matches(event)]
             if not matching:
                 continue
             plugins = frozenset(plugin for plugin, _ in matching)
             hints = tuple((plugin, reg.hint) for plugin, reg in matching)
-            pre_hints += [
-                (pl, reg.pre_queueing_hint) for pl, reg in matching if reg.pre_queueing_hint
-            ]
+            pre_hints += [(plugin, reg.pre_queueing_hint) for plugin, reg in matching]
             by_profile[profile] = ProfileMatches(plugins, hints)
             rejector_keys.update(RejectorKey(profile, plugin) for plugin in plugins)
             for plugin in plugins:
@@ -167,37 +154,16 @@ class QueueingHints:
             by_profile,
             frozenset(rejector_keys),
             tuple(gated_lookups.items()),
-            tuple(pre_hints),
+            tuple(pre_hints) if any(hint for _, hint in pre_hints) else (),
         )
 
     def named_pods(self, event: ClusterEvent, old: Any, new: Any) -> NamedPods | None:
-        """Return the pods that plugins name for an event; None if hints decide about all.
-
-        kube-scheduler's ``runPreQueueingHintPlugins``.
-        """
+        """Return the pods that plugins name for an event; None if hints decide about all."""
         pre_hints = self.matches_of(event).pre_hints
         if not pre_hints or event.wildcard or (old is None and new is None):
             return None
-        by_plugin: dict[str, frozenset[str]] = {}
-        for plugin, hint in pre_hints:
-            try:
-                answer = hint(old, new)
-                named = None if answer is None else frozenset(answer)
-            except Exception as error:
-                log.error(
-                    "A pre-queueing hint raised; all pods are looked at",
-                    err=error,
-                    trace=True,
-                    plugin=plugin,
-                    event=event.label,
-                )
-                return None
-            result = "all_pods" if named is None else "narrowed"
-            self._recorder.record_pre_queueing_hint(plugin, result)
-            if named is None:
-                return None
-            by_plugin[plugin] = by_plugin.get(plugin, frozenset()) | named
-        return NamedPods(frozenset().union(*by_plugin.values()), by_plugin) if by_plugin else None
+        calls = PreQueueingHints(self._recorder, event.label, by_plugin=self._named_by_plugin)
+        return calls.named_pods(pre_hints, old, new)
 
     def candidates_for(
         self,

@@ -91,7 +91,10 @@ class SchedulingQueue(PendingPods):
         self._bookkeeping_of_1_37 = options.bookkeeping_of_1_37
         recorder, in_flight = QueueRecorder(clock, metrics), InFlightPods()
         first_gates = options.first_gated_pod_gates
-        self._hints = QueueingHints(profiles, recorder, first_gates=first_gates)
+        named_by_plugin = options.named_pods_by_plugin
+        self._hints = QueueingHints(
+            profiles, recorder, first_gates=first_gates, named_by_plugin=named_by_plugin
+        )
         pre_enqueue_plugins = PreEnqueuePlugins(profiles, recorder, first_gates=first_gates)
         sub_queues = SubQueues(
             clock, sort_key, in_flight, pre_enqueue_plugins, pod_lister, recorder, options
@@ -116,8 +119,9 @@ class SchedulingQueue(PendingPods):
             self._hints,
             clock,
             options,
-            # kube-scheduler cannot find the root of a named pod in a tree of groups yet.
-            names_pods=options.pre_queueing_hints and not (forest is not None and forest.composite),
+            # Up to 1.37 kube-scheduler cannot find the root of a named pod in a tree of groups.
+            names_pods=options.pre_queueing_hints
+            and (named_by_plugin or forest is None or not forest.composite),
         )
 
     def events_for(self, queued: QueuedEntityInfo) -> list[EventRegistration]:

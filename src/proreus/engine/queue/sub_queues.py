@@ -46,7 +46,8 @@ class QueueOptions(Struct, frozen=True):
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
     ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``. ``bookkeeping_of_1_37``: see
     ``Change.QUEUE_BOOKKEEPING_OF_1_37``. ``first_gated_pod_gates``: see
-    ``Change.FIRST_GATED_POD_GATES``. ``pre_queueing_hints``: gate SchedulerPreQueueingHints.
+    ``Change.FIRST_GATED_POD_GATES``. ``named_pods_by_plugin``: see
+    ``Change.NAMED_PODS_BY_PLUGIN``. ``pre_queueing_hints``: gate SchedulerPreQueueingHints.
     ``deferred_resizes``: gate InPlacePodVerticalScalingSchedulerPreemption. ``events``: the names
     of pod events.
     """
@@ -59,6 +60,7 @@ class QueueOptions(Struct, frozen=True):
     flushes_gated_pods: bool = False
     bookkeeping_of_1_37: bool = False
     first_gated_pod_gates: bool = False
+    named_pods_by_plugin: bool = False
     pre_queueing_hints: bool = False
     deferred_resizes: bool = False
     events: PodEvents = DEFAULT_POD_EVENTS

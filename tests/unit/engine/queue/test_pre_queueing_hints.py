@@ -17,8 +17,8 @@ OLD, NEW = object(), object()
 class World:
     """A queue with waiting pods, and which hints were asked about which pods."""
 
-    def __init__(self, make_harness: Any, gate: bool = True) -> None:
-        self.harness = make_harness(version=V1_37, pre_queueing_hints=gate)
+    def __init__(self, make_harness: Any, **options: Any) -> None:
+        self.harness = make_harness(version=V1_37, **{"pre_queueing_hints": True, **options})
         self.asked: list[tuple[str, str]] = []
 
     def register(self, plugin: str, *answers: Any) -> None:
@@ -119,7 +119,49 @@ def test_events_in_flight_are_not_narrowed(world, pod):
 
 
 def test_without_the_gate_all_pods_are_looked_at(make_harness, pod):
-    world = World(make_harness, gate=False)
+    world = World(make_harness, pre_queueing_hints=False)
     world.register("Claims", ["default/a"])
     world.harness.rejected(pod("b"), "Claims")
     assert world.happens() == [("Claims", "b")]
+
+
+@pytest.fixture
+def by_plugin(make_harness):
+    """The hints of 1.38."""
+    return World(make_harness, named_pods_by_plugin=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "counted"),
+    [
+        (..., None),
+        (None, ("Other", "all_pods")),
+        (ValueError("broken"), ("Other", "prequeueing_hint_fn_error")),
+    ],
+)
+def test_since_1_38_a_plugin_narrows_its_own_hints_only(by_plugin, pod, answer, counted):
+    by_plugin.register("Claims", ["default/a"])
+    by_plugin.register("Other", answer)
+    for name in "ab":
+        by_plugin.harness.rejected(pod(name), "Claims", "Other")
+    assert by_plugin.happens() == [("Claims", "a"), ("Other", "a"), ("Other", "b")]
+    assert by_plugin.evaluations() == {
+        ("Claims", "narrowed"): 1,
+        **({counted: 1} if counted else {}),
+    }
+
+
+def test_since_1_38_one_registration_without_names_spoils_the_others(by_plugin, pod):
+    by_plugin.register("Claims", ["default/a"], ...)
+    by_plugin.register("Slices", ["default/a"])
+    for name in "ab":
+        by_plugin.harness.rejected(pod(name), "Claims", "Slices")
+    assert set(by_plugin.happens()) == {("Claims", "a"), ("Claims", "b"), ("Slices", "a")}
+
+
+def test_since_1_38_only_named_pods_are_looked_at_if_every_plugin_names_some(by_plugin, pod):
+    by_plugin.register("Claims", ["default/a"])
+    by_plugin.register("Slices", ["default/b"])
+    for name in "abc":
+        by_plugin.harness.rejected(pod(name), "Claims", "Slices")
+    assert by_plugin.happens() == [("Claims", "a"), ("Slices", "b")]
