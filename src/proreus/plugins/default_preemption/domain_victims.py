@@ -61,6 +61,8 @@ class DomainVictim(Struct):
     (or a pod of one), 3 for a CompositePodGroup.
     ``dependents``: units that are of no use without it, and are evicted once it is. ``is_surplus``:
     its group does not need it, so that it is less important than all that are not surplus.
+    ``tie``: the smaller is the more important of units that are equal otherwise; "" up to
+    Kubernetes 1.37, where these stay in their order.
     """
 
     priority: int
@@ -69,6 +71,7 @@ class DomainVictim(Struct):
     groups: GroupGenerations = ()
     dependents: tuple[DomainVictim, ...] = ()
     is_surplus: bool = False
+    tie: str = ""
 
     @property
     def pods(self) -> list[PodInfo]:
@@ -86,10 +89,11 @@ class DomainVictim(Struct):
         return self.rank > POD
 
     @property
-    def importance(self) -> tuple[float, ...]:
+    def importance(self) -> tuple[float | str, ...]:
         """A key that sorts the most important first (kube-scheduler's ``MoreImportantVictim``)."""
         started = min(pod.importance[1] for pod, _ in self.placed)
-        return self.is_surplus, -self.priority, -self.rank, -len(self.placed), started
+        structure = self.is_surplus, -self.priority, -self.rank, -len(self.placed)
+        return *structure, started, self.tie
 
 
 def with_dependents(victims: list[DomainVictim]) -> list[DomainVictim]:
@@ -111,7 +115,8 @@ def check_nodes(units: Iterable[DomainVictim], nodes: NodeTable) -> None:
 class DomainVictims:
     """Finds the units that pods belong to. ``nodes``: all nodes.
 
-    ``by_root``: pods count by their root group, as up to Kubernetes 1.37.
+    ``by_root``: pods count by their root group, as up to Kubernetes 1.37. Since 1.38 the first pods'
+    UIDs are the last that decides about the order of units.
     """
 
     def __init__(
@@ -196,7 +201,7 @@ class DomainVictims:
 
     def _single(self, pod: PodInfo, node_name: str) -> DomainVictim:
         rank = POD_GROUP if self._by_root and pod_group_key(pod.pod) else POD
-        return DomainVictim(self.priority_of(pod), rank, [PlacedPod(pod, node_name)])
+        return self._unit(pod, rank, [PlacedPod(pod, node_name)])
 
     def _group(self, group: Group, pod: PodInfo, node_name: str) -> DomainVictim:
         states = list(self._states_of(group.key))
@@ -205,7 +210,13 @@ class DomainVictims:
             return self._single(pod, node_name)
         rank = POD_GROUP if isinstance(group, PodGroup) else COMPOSITE_POD_GROUP
         generations = tuple((state, state.generation) for state in states)
-        return DomainVictim(self.priority_of(pod), rank, placed, generations)
+        return self._unit(pod, rank, placed, generations)
+
+    def _unit(
+        self, pod: PodInfo, rank: int, placed: list[PlacedPod], groups: GroupGenerations = ()
+    ) -> DomainVictim:
+        tie = "" if self._by_root else placed[0].pod.uid
+        return DomainVictim(self.priority_of(pod), rank, placed, groups, tie=tie)
 
     def _as_counted(self, placed: PlacedPod) -> PlacedPod:
         """Return a pod of a group as its node has it."""

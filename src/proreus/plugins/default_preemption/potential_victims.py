@@ -314,7 +314,7 @@ class DisruptionBudgets:
             by_importance.sort(key=self._movable_unit_last)
         return sorted(by_importance, key=lambda unit: id(unit) not in violations), violations
 
-    def _movable_unit_last(self, unit: DomainVictim) -> tuple[float, ...]:
+    def _movable_unit_last(self, unit: DomainVictim) -> tuple[float | str, ...]:
         assert self._pinned is not None
         # A group is put back as a whole, wherever its pods can run.
         pinned = not unit.is_group and all(map(self._pinned.is_pinned, unit.pods))

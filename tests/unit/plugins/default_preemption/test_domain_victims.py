@@ -183,3 +183,11 @@ def test_the_order_of_importance() -> None:
     first_pods = [unit.pods[0].name for unit in units]
     groups = ["leaf", "three0", "pair0", "two0", "single"]
     assert first_pods == ["top", *groups, "early", "late", "new", "newer"]
+
+
+def test_since_1_38_the_smaller_uid_of_equal_units_is_the_more_important() -> None:
+    pods = [pod("c", "a"), pod("a", "b"), pod("b", "a"), pod("g0", "a", "g"), pod("f0", "a", "f")]
+    by_uid, handle = victims(pods, group("g", 0, "all"), group("f", 0, "all"), by_root=False)
+
+    units = sorted(by_uid.of_nodes(handle.nodes), key=lambda unit: unit.importance)
+    assert [unit.pods[0].name for unit in units] == ["f0", "g0", "a", "b", "c"]
