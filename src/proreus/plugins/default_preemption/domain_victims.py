@@ -115,8 +115,8 @@ def check_nodes(units: Iterable[DomainVictim], nodes: NodeTable) -> None:
 class DomainVictims:
     """Finds the units that pods belong to. ``nodes``: all nodes.
 
-    ``by_root``: pods count by their root group, as up to Kubernetes 1.37. Since 1.38 the first pods'
-    UIDs are the last that decides about the order of units.
+    ``by_root``: pods count by their root group, as up to Kubernetes 1.37. Since 1.38 the UIDs of
+    first pods order units that are equal otherwise.
     """
 
     def __init__(
