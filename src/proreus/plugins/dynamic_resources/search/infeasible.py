@@ -100,18 +100,17 @@ def _is_unsure(
         for written in claim.constraints
     }
     try:
-        for view in views:
-            for device in view.devices:
-                # Several shares of one device match each other, so devices are not what counts.
-                if device.kind.shared:
-                    return True
-                # A constraint that looks at such a device is an error.
-                if any(_is_unsupported(device.kind, name) for name in attributes):
-                    return True
-                # Evaluated on every device, also those that the search might not reach: whether it
-                # meets a selector that fails depends on its path, and only the search knows that.
-                for one in alternatives:
-                    one.selects(device.kind, check)
+        for kind in {device.kind: None for view in views for device in view.devices}:
+            # Several shares of one device match each other, so devices are not what counts.
+            if kind.shared:
+                return True
+            # A constraint that looks at such a device is an error.
+            if any(_is_unsupported(kind, name) for name in attributes):
+                return True
+            # Evaluated on every kind, also those that the search might not reach: whether it meets
+            # a selector that fails depends on its path, and only the search knows that.
+            for one in alternatives:
+                one.selects(kind, check)
     except AllocationError:
         return True
     return False
