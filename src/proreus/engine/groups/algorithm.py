@@ -230,21 +230,17 @@ class PodGroupAlgorithm:
         result.status = self._feasible(result, progress)
         results: Results = {}
         rejected: Status | None = None
-        previous: PodGroupInfo | None = None
-        for child in sorted(group.children, key=self._place_of):
+        children = sorted(group.children, key=self._place_of)
+        for child in children:
             if code_of(result.status) in (Code.UNSCHEDULABLE, Code.ERROR):
-                break
-            if previous is not None and (error := await self._hold(previous, results)):
-                result.status = self.failures.error_of_child(group, previous, error)
                 break
             assumed = len(self.pods.assumed)
             results |= await self._schedule_group(child, CycleState(), nodes)
-            # A child that was tried in placements has been undone.
-            previous = child if len(self.pods.assumed) == assumed else None
-            if previous is not None and group.entity_key.is_provided:
-                # Whether such a group is feasible depends on the pods of all children.
-                await self._hold(previous, results)
-                previous = None
+            # A child that was tried in placements has been undone. Of the last one nobody sees the
+            # pods, but what decides whether a group is feasible that a plugin provides.
+            is_undone = len(self.pods.assumed) == assumed
+            if is_undone and (child is not children[-1] or group.entity_key.is_provided):
+                await self._hold(child, results)
             found = results[child.entity_key]
             if found.failed:
                 assert found.status is not None
@@ -263,15 +259,13 @@ class PodGroupAlgorithm:
         self._conclude(result, before)
         return results | {group.entity_key: result}
 
-    async def _hold(self, child: PodGroupInfo, results: Results) -> Status | None:
-        """Assume the pods of a child group again where they fitted, for the siblings after it."""
+    async def _hold(self, child: PodGroupInfo, results: Results) -> None:
+        """Assume the pods of a child group again where they fitted; it fails if one cannot be."""
         for leaf in successful_leaves(child, results):
             failure = await self.pods.assume_again(leaf.pods)
             if failure is not None:
-                error = self.failures.error_of_subtree(child, failure)
-                results[child.entity_key].status = error
-                return error
-        return None
+                results[child.entity_key].status = self.failures.error_of_subtree(child, failure)
+                return
 
     # ---- orders --------------------------------------------------------------------------------
 
