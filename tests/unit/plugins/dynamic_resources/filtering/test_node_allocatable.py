@@ -1,7 +1,8 @@
 """Devices that consume cpu or memory of their node (gate DRANodeAllocatableResources).
 
 ``node_allocatable_answers.jsonl.gz`` has results of kube-scheduler 1.36.2 for random clusters,
-``node_allocatable_answers_1.37.jsonl.gz`` of 1.37.1.
+``node_allocatable_answers_1.37.jsonl.gz`` of 1.37.1, and ``node_allocatable_answers_1.38.jsonl.gz``
+those that 1.38.0-beta.0 gives otherwise.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ RESULTS = {
     for version, name in (
         ("1.36", "node_allocatable_answers.jsonl.gz"),
         ("1.37", "node_allocatable_answers_1.37.jsonl.gz"),
+        ("1.38", "node_allocatable_answers_1.38.jsonl.gz"),
     )
     for case in read_cases(Path(__file__).with_name(name))
 }

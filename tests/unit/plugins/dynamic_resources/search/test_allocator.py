@@ -502,6 +502,15 @@ def test_the_search_ends_when_its_time_is_over(cluster: Any, gates: tuple[str, .
     assert two.filter(two.pod("x")) == {"n1": "!node n1: timed out trying to allocate devices"}
 
 
+def test_where_filter_is_configured_out_nothing_is_scored(gpus: Any) -> None:
+    gpus.claim("x", gpus.first_available("g", gpus.sub("first")))
+    pod = gpus.pod("x")
+    assert gpus.pre_filter(pod) is None
+    assert gpus.scores(pod) == {"n1": 0, "n2": 0}
+    assert gpus.filter(pod) == {}
+    assert gpus.scores(pod) == {"n1": 100, "n2": 100}
+
+
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
 def test_several_shares_of_a_device_are_given_back(cluster: Any, version: str) -> None:
     shared = cluster("n1", kubernetes_version=version)
