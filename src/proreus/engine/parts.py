@@ -34,12 +34,14 @@ from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.engine.scheduler import Scheduler
 from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
 from proreus.framework.pod_events import PodEvents
+from proreus.framework.workload_forest import MAX_LEVELS, MAX_LEVELS_UP_TO_1_37
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
 from proreus.objects.requests import PodResourcesOptions
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 
 PodLister = Callable[[str], Pod | None]
+_LEVELS_OF_GROUPS = (MAX_LEVELS_UP_TO_1_37, MAX_LEVELS)
 DEFERRED_RESIZES = "InPlacePodVerticalScalingSchedulerPreemption"
 
 
@@ -99,12 +101,14 @@ def build_cache(
     environment: Environment, groups: GroupSupport, assumed_ttl_seconds: float | None
 ) -> Cache:
     """Return the cache of nodes and pods."""
+    gates = environment.feature_gates
     return Cache(
         environment.clock,
         assumed_ttl_seconds,
         groups.any,
         groups.composite,
-        removes_assumed_pods=environment.feature_gates.includes(Change.REMOVE_ASSUMED_POD),
+        removes_assumed_pods=gates.includes(Change.REMOVE_ASSUMED_POD),
+        levels_of_groups=_LEVELS_OF_GROUPS[gates.includes(Change.GROUP_TREES_VALIDATED)],
     )
 
 

@@ -25,7 +25,11 @@ from proreus.objects.scheduling import (
 
 Group = PodGroup | CompositePodGroup
 
-MAX_LEVELS = 5
+MAX_LEVELS = 100
+"""Of a tree that is read at all; kube-scheduler has no limit. From the fifth level on it is
+refused, in a condition of its groups."""
+
+MAX_LEVELS_UP_TO_1_37 = 5
 """A PodGroup and four CompositePodGroups above it. In deeper trees kube-scheduler's GangScheduling
 finds no root, so that their pods stay gated (``cacheImpl.BuildHierarchySnapshotFromPod``)."""
 
@@ -33,6 +37,7 @@ finds no root, so that their pods stay gated (``cacheImpl.BuildHierarchySnapshot
 class WorkloadForest:
     """All groups by key. ``composite``: gate CompositePodGroup; else no group has a parent.
 
+    ``levels``: of the deepest tree that is read.
     ``position``: the number of changes to groups, those of their status left out; ``version``: the
     number of all changes.
     """
@@ -40,8 +45,9 @@ class WorkloadForest:
     # Invariant: _children[parent] has exactly the keys of _groups that name this parent, and no
     # entry is empty.
 
-    def __init__(self, composite: bool = False) -> None:
+    def __init__(self, composite: bool = False, levels: int = MAX_LEVELS_UP_TO_1_37) -> None:
         self.composite = composite
+        self._levels = levels
         self.position = self.version = 0
         self._groups: dict[EntityKey, Group] = {}
         self._children: dict[EntityKey, dict[EntityKey, None]] = {}
@@ -109,11 +115,11 @@ class WorkloadForest:
     def root_of(self, key: EntityKey | None) -> Group | None:
         """Return the topmost group above one; None if a group on the way is missing, or a loop.
 
-        None as well for a group more than ``MAX_LEVELS`` deep.
+        None as well for a group that is deeper than ``levels``.
         """
         # The limit bounds the recursion of all that reads trees: anyone may create long chains.
-        levels = [] if key is None else list(islice(self.ancestors_of(key), MAX_LEVELS + 1))
-        if not levels or len(levels) > MAX_LEVELS or self.parent_of(levels[-1]) is not None:
+        levels = [] if key is None else list(islice(self.ancestors_of(key), self._levels + 1))
+        if not levels or len(levels) > self._levels or self.parent_of(levels[-1]) is not None:
             return None
         return levels[-1]
 
@@ -123,9 +129,9 @@ class WorkloadForest:
         return next(iter(deque(ancestors, maxlen=1)), None)
 
     def children_of(self, key: EntityKey) -> list[Group]:
-        """Return the child groups, the oldest first, then by name; none below ``MAX_LEVELS``."""
-        keys = self._children.get(key)
-        if not keys or len(list(islice(self.ancestors_of(key), MAX_LEVELS))) == MAX_LEVELS:
+        """Return the child groups, the oldest first, then by name; none below ``levels``."""
+        keys, levels = self._children.get(key), self._levels
+        if not keys or len(list(islice(self.ancestors_of(key), levels))) == levels:
             return []
         return sorted((self._groups[child] for child in keys), key=_by_age)
 

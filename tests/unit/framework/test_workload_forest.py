@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.framework.workload_forest import MAX_LEVELS, WorkloadForest
+from proreus.framework.workload_forest import MAX_LEVELS, MAX_LEVELS_UP_TO_1_37, WorkloadForest
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.scheduling import (
     CompositePodGroup,
@@ -25,8 +25,10 @@ def composite(name: str, parent: str | None = None) -> CompositePodGroup:
     return CompositePodGroup(metadata=ObjectMeta(name=name, namespace="ns"), spec=spec)
 
 
-def forest_of(*groups: PodGroup | CompositePodGroup, gate: bool = True) -> WorkloadForest:
-    forest = WorkloadForest(composite=gate)
+def forest_of(
+    *groups: PodGroup | CompositePodGroup, gate: bool = True, levels: int = MAX_LEVELS
+) -> WorkloadForest:
+    forest = WorkloadForest(composite=gate, levels=levels)
     for one in groups:
         forest.put(one)
     forest.validate()
@@ -81,18 +83,24 @@ def chain(length: int) -> list[CompositePodGroup]:
     return [composite(f"c{i}", f"c{i - 1}" if i else None) for i in range(length)]
 
 
-def test_levels():
-    deepest = MAX_LEVELS - 1
-    forest = forest_of(*chain(deepest), group("g", f"c{deepest - 1}"))
+LEVELS = pytest.mark.parametrize("levels", [MAX_LEVELS, MAX_LEVELS_UP_TO_1_37])
+
+
+@LEVELS
+def test_levels(levels):
+    deepest = levels - 1
+    forest = forest_of(*chain(deepest), group("g", f"c{deepest - 1}"), levels=levels)
     assert root_name(forest) == "c0"
     assert forest.leaves_of(composite("c0").key) == [group("g").key]
-    forest = forest_of(*chain(deepest + 1), group("g", f"c{deepest}"))
+    forest = forest_of(*chain(deepest + 1), group("g", f"c{deepest}"), levels=levels)
     assert root_name(forest) is None
 
 
-def test_chain_beyond_the_recursion_limit():
+@LEVELS
+def test_chain_beyond_the_recursion_limit(levels):
     """A short branch is scheduled; a long one beside it is not looked at."""
-    forest = forest_of(*chain(3000), group("far", "c2999"), group("near", "c0"))
+    groups = *chain(3000), group("far", "c2999"), group("near", "c0")
+    forest = forest_of(*groups, levels=levels)
     assert root_name(forest, "far") is None
     assert root_name(forest, "near") == "c0"
     info = forest.pod_group_info(composite("c0").key, {})

@@ -29,7 +29,7 @@ from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Rows
-from proreus.framework.workload_forest import WorkloadForest
+from proreus.framework.workload_forest import MAX_LEVELS_UP_TO_1_37, WorkloadForest
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
@@ -66,12 +66,16 @@ class Cache:
         composite_pod_groups: bool = False,
         *,
         removes_assumed_pods: bool = False,
+        levels_of_groups: int = MAX_LEVELS_UP_TO_1_37,
     ) -> None:
-        """``removes_assumed_pods``: see ``Change.REMOVE_ASSUMED_POD``."""
+        """``removes_assumed_pods``: see ``Change.REMOVE_ASSUMED_POD``.
+
+        ``levels_of_groups``: see ``WorkloadForest``.
+        """
         self.removes_assumed_pods = removes_assumed_pods
         self.table = ClusterTable()
         self.pod_group_states = PodGroupStates()
-        self.workload_forest = WorkloadForest(composite_pod_groups)
+        self.workload_forest = WorkloadForest(composite_pod_groups, levels_of_groups)
         """The group objects; the queue keeps it up to date, except with 1.36's plugins."""
         self._groups = self.pod_group_states if pod_groups else None
         self._clock = clock

@@ -151,6 +151,25 @@ async def test_since_1_38_pods_of_a_gang_that_does_not_fit_name_the_gang(kit) ->
     assert rejectors == [{"GangScheduling"}, {"NodeResourcesFit"}]
 
 
+async def test_since_1_38_a_tree_that_is_too_deep_is_refused_in_all_its_conditions(kit) -> None:
+    cluster = kit.Cluster(*kit.COMPOSITE, version=V1_38)
+    cluster.nodes(a="2")
+    workload = {"workloadRef": {"workloadName": "w"}}
+    for number in range(6):
+        parent = f"c{number - 1}" if number else None
+        cluster.composite(f"c{number}", 1, parentCompositePodGroupName=parent, **workload)
+    cluster.group(min_count=1, parentCompositePodGroupName="c5", **workload)
+    cluster.pods("p")
+
+    await cluster.cycle()
+    text = 'hierarchy depth exceeds maximum allowed depth 4 at "compositepodgroup/default/c3"'
+    assert cluster.message("p") == text
+    conditions = [cluster.composite_condition(f"c{number}") for number in range(6)]
+    told = {(one.reason, one.message) for one in conditions if one is not None}
+    assert told == {("CompositePodGroupError", text)}
+    assert (cluster.condition().reason, cluster.condition().message) == ("PodGroupError", text)
+
+
 async def test_too_few_pods_are_not_tried_at_all(kit) -> None:
     cluster = kit.Cluster(plugins=(Journal,))
     cluster.nodes(a="4")
