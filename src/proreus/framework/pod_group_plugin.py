@@ -7,7 +7,6 @@ there, which place is the best, and what to do if there is none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -108,17 +107,18 @@ class PlacementScorePlugin(Plugin):
         return scores
 
 
-class NodeCostPlugin(Plugin):
-    """Tells which nodes cost least, for pods of a group that is tried on nodes without victims.
+class RankNodesPlugin(Plugin):
+    """Ranks nodes, for pods of a group that is tried on nodes without its potential victims.
 
-    It is no extension point of the configuration (RankNodes): a plugin is asked that is enabled at
+    It is no extension point of the configuration: a plugin is asked that is enabled at
     PodGroupPostFilter and Reserve.
     """
 
-    def node_costs(self, node_names: Sequence[str]) -> Sequence[Any] | None:
-        """Return a cost for each node, less is better; only the least ones are scored.
+    def rank_nodes(self) -> IntArray | None:
+        """Return the rank of each row of ``handle.nodes``; None if all are equal.
 
-        Called for each pod of a group with the nodes that fit it. None: all are equal.
+        Called for each pod of a group. Of the nodes that fit it those of the lowest rank are
+        scored.
         """
         raise NotImplementedError
 

@@ -237,8 +237,6 @@ class SchedulingCycle:
             found = await self._find(attempt, outcome) if outcome.status is None else None
             if log.threshold >= 5:
                 _log_filter(attempt, outcome, found)
-            if found is not None and attempt.in_group and attempt.profile.rank_nodes:
-                found = run_rank_nodes(attempt.profile, attempt.state, found)
             trace.step("Computing predicates done")
             if self.observer is not None:
                 rows = np.empty(0, dtype=np.intp) if found is None else found.rows
@@ -308,11 +306,14 @@ class SchedulingCycle:
             # kube-scheduler adds the plugin to the set of those that named nodes: it is named in
             # the message about all other nodes.
             outcome.plugins_with_names += (nominated.plugin,)
+        ranks = None
+        if attempt.in_group and profile.rank_nodes:
+            ranks = run_rank_nodes(profile, state)
         with timed_point(profile, "Filter", bool(profile.filter)):
             if profile.fetching:
                 rows = placement if names is None else self._cache.table.rows_of(names)
                 await fetch(profile, "Filter", state, pod, rows)
-            found = self.node_search.find(profile, state, pod, names, placement)
+            found = self.node_search.find(profile, state, pod, names, placement, ranks)
             # A plugin's Error on any row fails the whole attempt. Shared results hold none.
             if not found.shares_verdicts:
                 raise_filter_error(found.evaluated_verdicts)
@@ -322,8 +323,8 @@ class SchedulingCycle:
         # Extenders come last: each costs a request, which grows with the number of nodes.
         found = await self._filter_by_extenders(attempt, found)
         if profile.feasible_filter and found.count:
-            return run_feasible_filter(profile, state, pod, found)
-        return found
+            found = run_feasible_filter(profile, state, pod, found)
+        return found if ranks is None else found.of_lowest_rank(ranks)
 
     async def _evaluate_nominated_node(
         self, attempt: Attempt, row: int

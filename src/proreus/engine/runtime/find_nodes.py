@@ -46,7 +46,7 @@ from proreus.framework.nominated_pods import Nominator
 from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import PASSED, Rows, Verdicts
+from proreus.framework.verdicts import PASSED, IntArray, Rows, Verdicts
 
 
 class PodSignatures(dict[Plugin, Hashable]):
@@ -177,8 +177,15 @@ class FeasibleNodes(Struct):
             verdicts, evaluated, equivalence_class, self.signatures, kept, bool(gone), without_pods
         )
 
-    def among(self, rows: Rows) -> FeasibleNodes:
-        """Return the result as if only some of the feasible ``rows`` had been filtered."""
+    def of_lowest_rank(self, ranks: IntArray) -> FeasibleNodes:
+        """Return the result as if only the feasible nodes of the lowest rank had been filtered.
+
+        ``ranks``: by row of the whole table.
+        """
+        if not self.count:
+            return self
+        of_rows = ranks[self.rows]
+        rows = self.rows[of_rows == of_rows.min()]
         return replace(self, evaluated=rows, _rows=rows)
 
     def after_feasible_filter(self, verdicts: Verdicts) -> FeasibleNodes:
@@ -220,9 +227,11 @@ class NodeSearch:
         pod: PodInfo,
         names: frozenset[str] | None,
         placement: Rows | None = None,
+        ranks: IntArray | None = None,
     ) -> FeasibleNodes:
         """Filter all nodes, or those that PreFilter named, or the rows of a ``placement``.
 
+        ``ranks``: by row; a walk that ends early begins with the lowest.
         Raises ``PluginError``. A columnar plugin's Error about a row is that row's verdict: see
         ``raise_filter_error``.
         """
@@ -233,7 +242,7 @@ class NodeSearch:
         elif placement is not None:
             found = self._find_in_placement(profile, state, pod, placement)
         else:
-            found = self._find_in_table(profile, state, pod)
+            found = self._find_in_table(profile, state, pod, ranks)
         if state.replaceable_pods:
             return self._with_replaceable_pods(profile, state, pod, found, placement)
         return found
@@ -275,7 +284,9 @@ class NodeSearch:
 
     # ---- whole table ---------------------------------------------------------------------------
 
-    def _find_in_table(self, profile: Profile, state: CycleState, pod: PodInfo) -> FeasibleNodes:
+    def _find_in_table(
+        self, profile: Profile, state: CycleState, pod: PodInfo, ranks: IntArray | None
+    ) -> FeasibleNodes:
         table, signatures = profile.table, PodSignatures(pod)
         filters, cached_signatures, uncached = _cached_and_uncached(profile, state, signatures)
         # Cached plugins run on every node, also on nodes that another plugin rejects: the verdict
@@ -304,14 +315,16 @@ class NodeSearch:
             found = FeasibleNodes(verdicts, None, equivalence_class, signatures)
             return self._with_nominated(profile, state, pod, found)
         # The walk writes its rejections; the cached verdicts belong to all pods of the class.
-        verdicts = verdicts.copy()
+        verdicts, rows = verdicts.copy(), self.order()
+        if ranks is not None:
+            rows = rows[np.argsort(ranks[rows], kind="stable")]
         visited = find_one_by_one(
             per_node,
             profile,
             state,
             pod,
             verdicts,
-            rows=self.order(),
+            rows=rows,
             nominated=self.nominated,
             num_nodes_to_find=self.num_nodes_to_find(profile),
         )

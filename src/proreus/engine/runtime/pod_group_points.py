@@ -2,7 +2,7 @@
 
     groups/algorithm ─► run_placement_generate       the sets of nodes where it may be scheduled
                      ├► run_placement_feasible       before the first pod, and after each
-                     │  cycles/scheduling_cycle ─► run_rank_nodes      of each pod, after Filter
+                     │  cycles/scheduling_cycle ─► run_rank_nodes      for each pod, before Filter
                      └► run_placement_score          one of the placements that hold it
     groups/cycle     ─► run_pod_group_post_filter    once, if the group does not fit
 
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.find_nodes import FeasibleNodes
 from proreus.engine.runtime.node_points import as_scores
 from proreus.engine.runtime.plugin_errors import (
     allowed_status,
@@ -213,18 +212,16 @@ def _placement_feasible(
     return waits
 
 
-def run_rank_nodes(profile: Profile, state: CycleState, found: FeasibleNodes) -> FeasibleNodes:
-    """Return the feasible nodes that cost least; raises ``PluginError``."""
-    started, table, point = perf_counter(), profile.table, "RankNodes"
-    for plugin in profile.rank_nodes if found.count > 1 else ():
-        names = [table.infos[row].name for row in found.rows.tolist()]
-        costs = call_plugin(plugin, point, state, plugin.node_costs, names)
-        if costs is not None:
-            least = min(costs)
-            found = found.among(found.rows[np.array([cost == least for cost in costs])])
+def run_rank_nodes(profile: Profile, state: CycleState) -> IntArray | None:
+    """Return the rank of each row of the table, None if all are equal; raises ``PluginError``."""
+    started, point = perf_counter(), "RankNodes"
+    ranks = None
+    for plugin in profile.rank_nodes:
+        ranks = call_plugin(plugin, point, state, plugin.rank_nodes)
+        if ranks is not None:
             break
     profile.point_seconds[point, Code.SUCCESS].observe(perf_counter() - started)
-    return found
+    return ranks
 
 
 async def run_pod_group_post_filter(

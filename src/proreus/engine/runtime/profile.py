@@ -51,12 +51,12 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.pod_group_plugin import (
-    NodeCostPlugin,
     PlacementFeasiblePlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     PodGroupPostFilterPlugin,
     PodGroupSourcePlugin,
+    RankNodesPlugin,
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_source import PodSourcePlugin
@@ -176,7 +176,7 @@ class Profile:
         self.rank_nodes = tuple(
             plugin
             for plugin in self.pod_group_post_filter
-            if isinstance(plugin, NodeCostPlugin) and plugin in plugins.get("reserve", ())
+            if isinstance(plugin, RankNodesPlugin) and plugin in plugins.get("reserve", ())
         )
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)

@@ -33,7 +33,7 @@ from proreus.framework.pod_group import (
     PodGroupPostFilterResult,
     SchedulePodGroup,
 )
-from proreus.framework.pod_group_plugin import NodeCostPlugin, PodGroupPostFilterPlugin
+from proreus.framework.pod_group_plugin import PodGroupPostFilterPlugin, RankNodesPlugin
 from proreus.framework.pod_info import NOT_STARTED, PodInfo
 from proreus.framework.post_filter_result import (
     CLEAR_NOMINATION,
@@ -42,7 +42,7 @@ from proreus.framework.post_filter_result import (
     Victims,
 )
 from proreus.framework.status import Code, Status, code_of
-from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
@@ -70,7 +70,7 @@ from proreus.plugins.default_preemption.select_candidate import (
     Candidate,
     pick_one_node_for_preemption,
 )
-from proreus.plugins.default_preemption.victim_costs import NodeCost, VictimCosts
+from proreus.plugins.default_preemption.victim_costs import VictimCosts
 
 log = logger(__name__)
 
@@ -108,7 +108,7 @@ class DefaultPreemptionArgs(PluginArgs):
 
 
 class DefaultPreemption(
-    PostFilterPlugin, PodGroupPostFilterPlugin, NodeCostPlugin, PreEnqueuePlugin, ReservePlugin
+    PostFilterPlugin, PodGroupPostFilterPlugin, RankNodesPlugin, PreEnqueuePlugin, ReservePlugin
 ):
     """Evicts lower-priority pods so that a pod or PodGroup that fits nowhere will fit.
 
@@ -391,10 +391,10 @@ class DefaultPreemption(
         preemption = self._group_preemption or self._group_preemption_v1_36
         return await preemption.preempt(group, self._disruption_budgets(), schedule)
 
-    def node_costs(self, node_names: Sequence[str]) -> Sequence[NodeCost] | None:
-        """Return what the victims on each node cost, while a group preempts; None otherwise."""
+    def rank_nodes(self) -> IntArray | None:
+        """Return the ranks of nodes by what their victims cost, while a group preempts."""
         costs = self._victim_costs()
-        return None if costs is None else [costs.cost(name) for name in node_names]
+        return None if costs is None else costs.ranks
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Condemn the victims on the node of a pod whose group preempts."""

@@ -181,7 +181,7 @@ class PodGroupEvaluator:
                 for pod, node_name in unit.placed:
                     nodes.remove_pod(nodes.rows[node_name], pod.uid)
             with self._victims.removed(units):
-                self.costs = VictimCosts(units, violations) if self._ranks_nodes else None
+                self.costs = VictimCosts(nodes, units, violations) if self._ranks_nodes else None
                 assignments = await schedule()
                 self.costs = None
                 if isinstance(assignments, Status):

@@ -15,33 +15,76 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
+import numpy as np
+
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import IntArray
 from proreus.plugins.default_preemption.domain_victims import DomainVictim
 
 NodeCost = tuple[int, tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 """Less is better: pods that violate a budget; by priority from the top, the number of pods; by
 unit, the most important first, its rank and the number of its pods."""
 
-NO_VICTIMS: NodeCost = (0, (), ())
-
 
 class VictimCosts:
     """The units by node, as a group's pods are placed. ``violations``: see ``reprieve_order``."""
 
-    def __init__(self, units: Iterable[DomainVictim], violations: Mapping[int, int]) -> None:
+    # Invariant: unless _changed, _ranks is what the costs in _costs make of it.
+
+    def __init__(
+        self, nodes: NodeTable, units: Iterable[DomainVictim], violations: Mapping[int, int]
+    ) -> None:
+        self._nodes = nodes
         self._violations = violations
-        self._units: dict[str, list[DomainVictim]] = {}
-        """By node, the most important first."""
+        self._units: dict[int, list[DomainVictim]] = {}
+        """By row, the most important first."""
         self._condemned: set[int] = set()
         """The ``id`` of each."""
         for unit in sorted(units, key=lambda unit: unit.importance):
-            for node_name in {placed.node_name for placed in unit.placed}:
-                self._units.setdefault(node_name, []).append(unit)
+            for row in self._rows_of(unit):
+                self._units.setdefault(row, []).append(unit)
+        self._costs = {row: self._cost(row) for row in self._units}
+        """Of the rows where units are left."""
+        self._ranks: IntArray = np.zeros(nodes.size, dtype=np.int64)
+        self._changed = True
 
-    def cost(self, node_name: str) -> NodeCost:
-        """Return the cost of a node's units that are not condemned yet."""
-        units = self._left(node_name)
-        if not units:
-            return NO_VICTIMS
+    @property
+    def ranks(self) -> IntArray:
+        """The rank of each row of the table, 0 where no victim is left; less is better."""
+        if self._changed:
+            by_cost = {cost: rank for rank, cost in enumerate(sorted({*self._costs.values()}), 1)}
+            self._ranks[:] = 0
+            for row, cost in self._costs.items():
+                self._ranks[row] = by_cost[cost]
+            self._changed = False
+        return self._ranks
+
+    def condemn(self, node_name: str) -> list[DomainVictim]:
+        """Condemn the units that are left on a node, and return them."""
+        row = self._nodes.rows[node_name]
+        units = self._left(row)
+        self._condemned.update(map(id, units))
+        self._update(units)
+        return units
+
+    def release(self, units: Iterable[DomainVictim]) -> None:
+        """Take back that units were condemned."""
+        units = list(units)
+        self._condemned.difference_update(map(id, units))
+        self._update(units)
+
+    def _update(self, units: Iterable[DomainVictim]) -> None:
+        for row in {row for unit in units for row in self._rows_of(unit)}:
+            self._costs.pop(row, None)
+            if self._left(row):
+                self._costs[row] = self._cost(row)
+                self._changed = True
+            else:
+                # As for most: its pods are evicted one by one, and no other node is concerned.
+                self._ranks[row] = 0
+
+    def _cost(self, row: int) -> NodeCost:
+        units = self._left(row)
         return (
             sum(self._violations.get(id(unit), 0) for unit in units),
             tuple(
@@ -51,16 +94,8 @@ class VictimCosts:
             tuple((unit.rank, len(unit.placed)) for unit in units),
         )
 
-    def condemn(self, node_name: str) -> list[DomainVictim]:
-        """Condemn the units of a node, and return them."""
-        units = self._left(node_name)
-        self._condemned.update(map(id, units))
-        return units
+    def _left(self, row: int) -> list[DomainVictim]:
+        return [unit for unit in self._units.get(row, ()) if id(unit) not in self._condemned]
 
-    def release(self, units: Iterable[DomainVictim]) -> None:
-        """Take back that units were condemned."""
-        self._condemned.difference_update(map(id, units))
-
-    def _left(self, node_name: str) -> list[DomainVictim]:
-        units = self._units.get(node_name, [])
-        return [unit for unit in units if id(unit) not in self._condemned]
+    def _rows_of(self, unit: DomainVictim) -> set[int]:
+        return {self._nodes.rows[placed.node_name] for placed in unit.placed}

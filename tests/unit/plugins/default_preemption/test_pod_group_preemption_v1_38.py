@@ -147,7 +147,7 @@ async def test_after_the_preemption_victims_cost_nothing() -> None:
     assert await cluster.victims() == ["low"]
     (profile,) = cluster.scheduler.profiles.values()
     (plugin,) = profile.rank_nodes
-    assert plugin.node_costs(["n0", "n1"]) is None
+    assert plugin.rank_nodes() is None
 
 
 # ---- who may preempt -----------------------------------------------------------------------------
