@@ -77,7 +77,8 @@ def pick_one_node_for_preemption(
         one = left[place]
         if not one.has_unstarted:
             return one.earliest_start_time, 0
-        sampled_later = place if sampled_once and one.earliest_start_time >= now else 0
-        return min(one.earliest_start_time, now), sampled_later
+        earliest = one.earliest_start_time
+        sampled = sampled_once and (earliest > now or earliest == NOT_STARTED)
+        return min(earliest, now), place if sampled else 0
 
     return left[max(range(len(left)), key=start)]
