@@ -8,7 +8,7 @@ adds, are read from the source.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ HEAD = """\
 All metrics that proreus exposes, from their declarations (`make metrics-page`). Those named
 `proreus_…` are its own; names, types, labels and buckets of all others are kube-scheduler's, so
 that its dashboards and alerts work. Durations are in seconds. *Only in* names the versions of
-Kubernetes ([upgrading](upgrading.md)) whose kube-scheduler has a metric, where not all have it.
+Kubernetes ([upgrading](upgrading.md)) whose kube-scheduler has a metric, where not all have it;
+labels are those of the newest.
 Metrics of groups exist where the feature gate GenericWorkload or an add-on asks for them.
 
 `/metrics` also has the `process_…` and `python_…` metrics of prometheus-client. What of
@@ -54,18 +55,14 @@ def page() -> str:
     versions = sorted(SUPPORTED_VERSIONS)
     of_versions = {str(one): _of_scheduler(SchedulerMetrics(version=one)) for one in versions}
     scheduler = {name: found for each in of_versions.values() for name, found in each.items()}
-    only = {
-        name: ", ".join(version for version, found in of_versions.items() if name in found)
-        for name in scheduler
-        if not all(name in found for found in of_versions.values())
-    }
+    notes = {name: _note(name, of_versions) for name in scheduler}
     own = [one for name, one in scheduler.items() if name.startswith("proreus_")]
     others = [one for name, one in scheduler.items() if not name.startswith("proreus_")]
     return "\n".join(
         [
             HEAD,
-            *_section("Of proreus", own, only),
-            *_section("Of kube-scheduler", others, only),
+            *_section("Of proreus", own, notes),
+            *_section("Of kube-scheduler", others, notes),
             *_section("At /metrics/slis", _rows(HealthMetrics().families()), {}),
             *_section(
                 "Of the controller", _rows(MetricsRegistry.families(ControllerMetrics())), {}
@@ -73,6 +70,23 @@ def page() -> str:
             *_section("Of add-ons", _of_add_ons(), {}),
         ]
     )
+
+
+def _note(name: str, of_versions: Mapping[str, Mapping[str, Row]]) -> str:
+    """Return what versions have otherwise than the newest: no such metric, or other labels."""
+    note = ""
+    having = [version for version, found in of_versions.items() if name in found]
+    if len(having) < len(of_versions):
+        note += f" Only in {', '.join(having)}."
+    newest = of_versions[having[-1]][name].labels
+    older = [version for version in having if of_versions[version][name].labels != newest]
+    if older:
+        note += f" Labels in {', '.join(older)}: {_listed(of_versions[older[0]][name].labels)}."
+    return note
+
+
+def _listed(labels: Iterable[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels) or "none"
 
 
 def _of_scheduler(metrics: SchedulerMetrics) -> dict[str, Row]:
@@ -103,13 +117,12 @@ def _of_add_ons() -> Iterator[Row]:
                     yield Row(name, kind, tuple(labels), text)
 
 
-def _section(title: str, found: Iterable[Row], only: dict[str, str]) -> Iterator[str]:
+def _section(title: str, found: Iterable[Row], notes: Mapping[str, str]) -> Iterator[str]:
     yield f"\n## {title}\n"
     yield "| metric | type | labels | meaning |\n|---|---|---|---|"
     for one in sorted(found, key=lambda each: each.name):
-        labels = ", ".join(f"`{label}`" for label in one.labels) or "none"
-        versions = f" Only in {only[one.name]}." if one.name in only else ""
-        yield f"| `{one.name}` | {one.kind} | {labels} | {one.meaning}{versions} |"
+        note = notes.get(one.name, "")
+        yield f"| `{one.name}` | {one.kind} | {_listed(one.labels)} | {one.meaning}{note} |"
 
 
 if __name__ == "__main__":

@@ -184,6 +184,11 @@ class Change(Enum):
         V1_37,
         "the metrics of 1.37: queued entities, informers, other names and stability levels",
     )
+    METRICS_OF_1_38 = (
+        V1_38,
+        "the metrics of 1.38: label entity in place of type, and of metrics of pod groups; label "
+        "preemptor and victim of preemptions by groups; CompositePodGroups count in placements",
+    )
     NAMESPACE_SELECTOR_MERGED = (
         V1_37,
         "InterPodAffinity evaluates a namespaceSelector once: one that matches a namespace "

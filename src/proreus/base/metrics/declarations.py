@@ -19,6 +19,7 @@ from proreus.base.metrics.families import (
     Family,
     Gauge,
     Histogram,
+    Label,
     MetricsRegistry,
     Stability,
 )
@@ -71,9 +72,11 @@ class Declarations:
     @overload
     def counter(self, help_text: str, /) -> Declared[Counter]: ...
     @overload
-    def counter(self, help_text: str, label: str, /, *labels: str) -> Declared[Family[Counter]]: ...
     def counter(
-        self, help_text: str, /, *labels: str
+        self, help_text: str, label: Label, /, *labels: Label
+    ) -> Declared[Family[Counter]]: ...
+    def counter(
+        self, help_text: str, /, *labels: Label
     ) -> Declared[Counter] | Declared[Family[Counter]]:
         """Declare a counter."""
 
@@ -85,12 +88,12 @@ class Declarations:
     @overload
     def gauge(self, help_text: str, /) -> Declared[Gauge]: ...
     @overload
-    def gauge(self, help_text: str, label: str, /, *labels: str) -> Declared[Family[Gauge]]: ...
-    def gauge(self, help_text: str, /, *labels: str) -> Declared[Gauge] | Declared[Family[Gauge]]:
+    def gauge(self, help_text: str, label: Label, /, *labels: Label) -> Declared[Family[Gauge]]: ...
+    def gauge(self, help_text: str, /, *labels: Label) -> Declared[Gauge] | Declared[Family[Gauge]]:
         """Declare a gauge."""
         return self._declared(self._gauge(help_text, labels), labels)
 
-    def computed(self, help_text: str, *labels: str) -> Declared[Family[Gauge]]:
+    def computed(self, help_text: str, *labels: Label) -> Declared[Family[Gauge]]:
         """Declare a gauge that is computed at each scrape (``Family.set_function``)."""
         return Declared(self._part, self._gauge(help_text, labels))
 
@@ -98,10 +101,10 @@ class Declarations:
     def histogram(self, help_text: str, buckets: tuple[float, ...], /) -> Declared[Histogram]: ...
     @overload
     def histogram(
-        self, help_text: str, buckets: tuple[float, ...], label: str, /, *labels: str
+        self, help_text: str, buckets: tuple[float, ...], label: Label, /, *labels: Label
     ) -> Declared[Family[Histogram]]: ...
     def histogram(
-        self, help_text: str, buckets: tuple[float, ...], /, *labels: str
+        self, help_text: str, buckets: tuple[float, ...], /, *labels: Label
     ) -> Declared[Histogram] | Declared[Family[Histogram]]:
         """Declare a histogram with these upper bounds (+Inf is implied)."""
 
@@ -112,14 +115,14 @@ class Declarations:
         return self._declared(make, labels)
 
     def _gauge(
-        self, help_text: str, labels: tuple[str, ...]
+        self, help_text: str, labels: tuple[Label, ...]
     ) -> Callable[[MetricsRegistry, str], Family[Gauge]]:
         return lambda registry, name: registry.gauge(
             self._prefix + name, self._stability, help_text, *labels
         )
 
     def _declared(
-        self, make: Callable[[MetricsRegistry, str], Family[Child]], labels: tuple[str, ...]
+        self, make: Callable[[MetricsRegistry, str], Family[Child]], labels: tuple[Label, ...]
     ) -> Declared[Child] | Declared[Family[Child]]:
         if labels:
             return Declared(self._part, make)

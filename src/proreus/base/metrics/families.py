@@ -18,6 +18,8 @@ from typing import Generic, Literal, TypeVar, cast
 
 from msgspec import Struct
 
+from proreus.base.kubernetes_version import Change
+
 Stability = Literal["STABLE", "BETA", "ALPHA"]
 
 UNEXPECTED = "unexpected"
@@ -38,6 +40,20 @@ class Description(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     deprecated_version: str = ""
+
+
+class NewLabel(Struct, frozen=True):
+    """A label, ``name``, that versions ``since`` a change have; ``before``: its name in others.
+
+    Callers give its value in any case. A version without it ("") drops the value.
+    """
+
+    name: str
+    since: Change
+    before: str = ""
+
+
+Label = str | NewLabel
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -154,7 +170,10 @@ class Family(Generic[Child]):
     appear with their first use; calling ``labels`` early exposes a series as 0.
     """
 
-    __slots__ = ("_allowed", "_by_values", "_compute", "_make", "_on_unexpected", "description")
+    __slots__ = (
+        *("_allowed", "_by_values", "_compute", "_make", "_on_unexpected", "_shown"),
+        "description",
+    )
 
     def __init__(
         self,
@@ -162,8 +181,14 @@ class Family(Generic[Child]):
         make: Callable[[], Child],
         allowed: Mapping[str, frozenset[str]],
         on_unexpected: Callable[[], None],
+        shown: Sequence[bool] | None = None,
     ) -> None:
+        """``shown``: which of the values that callers give are of labels in the description.
+
+        None: all of them. See ``NewLabel``.
+        """
         self.description = description
+        self._shown = shown
         self._make: Callable[[], Child] = make
         self._by_values: dict[tuple[str, ...], Child] = {}
         self._compute: Callable[[], Mapping[tuple[str, ...], float]] | None = None
@@ -172,6 +197,9 @@ class Family(Generic[Child]):
 
     def labels(self, *values: str) -> Child:
         """Return the child for label values, in the description's order."""
+        if self._shown is not None:
+            given = zip(values, self._shown, strict=True)
+            values = tuple(value for value, shown in given if shown)
         try:
             return self._by_values[values]
         except KeyError:
@@ -193,6 +221,10 @@ class Family(Generic[Child]):
                 return self._by_values[shown]
         child = self._by_values[shown] = self._make()
         return child
+
+    def expose(self) -> None:
+        """Expose a family without labels, as 0 until it is counted in."""
+        self._add(())
 
     def remove(self, *values: str) -> None:
         """Expose a series no longer; nothing happens if it is not there."""
@@ -250,17 +282,23 @@ class MetricsRegistry:
         }
         self._families: dict[str, AnyFamily] = {}
 
+    def has(self, change: Change) -> bool:
+        """Return whether the version whose metrics these are has a change."""
+        return True
+
     def counter(
-        self, name: str, stability: Stability, help_text: str, *labels: str
+        self, name: str, stability: Stability, help_text: str, *labels: Label
     ) -> Family[Counter]:
         """Describe a counter."""
-        description = Description(name, "counter", stability, help_text, labels)
-        return self._register(Family(description, Counter, *self._enforcement(description)))
+        description = Description(name, "counter", stability, help_text, self._names(labels))
+        return self._register(self._family(description, Counter, labels))
 
-    def gauge(self, name: str, stability: Stability, help_text: str, *labels: str) -> Family[Gauge]:
+    def gauge(
+        self, name: str, stability: Stability, help_text: str, *labels: Label
+    ) -> Family[Gauge]:
         """Describe a gauge."""
-        description = Description(name, "gauge", stability, help_text, labels)
-        return self._register(Family(description, Gauge, *self._enforcement(description)))
+        description = Description(name, "gauge", stability, help_text, self._names(labels))
+        return self._register(self._family(description, Gauge, labels))
 
     def histogram(
         self,
@@ -268,16 +306,15 @@ class MetricsRegistry:
         stability: Stability,
         help_text: str,
         buckets: tuple[float, ...],
-        *labels: str,
+        *labels: Label,
         deprecated_version: str = "",
     ) -> Family[Histogram]:
         """Describe a histogram with these upper bounds (+Inf is implied)."""
+        names = self._names(labels)
         description = Description(
-            name, "histogram", stability, help_text, labels, buckets, deprecated_version
+            name, "histogram", stability, help_text, names, buckets, deprecated_version
         )
-        return self._register(
-            Family(description, lambda: Histogram(buckets), *self._enforcement(description))
-        )
+        return self._register(self._family(description, lambda: Histogram(buckets), labels))
 
     def families(self) -> list[AnyFamily]:
         """Return the families that are exposed, by name."""
@@ -287,6 +324,22 @@ class MetricsRegistry:
         """Set every counter and histogram back to 0 (``DELETE /metrics``)."""
         for family in self._families.values():
             family.reset()
+
+    def _name(self, label: Label) -> str:
+        """Return the name of a label in the version; "" if it does not have it."""
+        if isinstance(label, str):
+            return label
+        return label.name if self.has(label.since) else label.before
+
+    def _names(self, labels: Sequence[Label]) -> tuple[str, ...]:
+        return tuple(filter(None, map(self._name, labels)))
+
+    def _family(
+        self, description: Description, make: Callable[[], Child], labels: Sequence[Label]
+    ) -> Family[Child]:
+        allowed, on_unexpected = self._enforcement(description)
+        shown = [bool(self._name(label)) for label in labels]
+        return Family(description, make, allowed, on_unexpected, None if all(shown) else shown)
 
     def _enforcement(
         self, description: Description
@@ -308,5 +361,5 @@ class MetricsRegistry:
             return cast("Family[Child]", known)
         self._families[name] = family
         if not family.description.labels:
-            family.labels()
+            family.expose()
         return family

@@ -9,8 +9,9 @@ queues) are missing: docs/parity.md.
 
 from __future__ import annotations
 
+from proreus.base.kubernetes_version import Change
 from proreus.base.metrics.declarations import Declarations, describe
-from proreus.base.metrics.families import exponential
+from proreus.base.metrics.families import NewLabel, exponential
 from proreus.base.metrics.versioned_metrics import VersionedMetrics
 
 _STABLE = Declarations("scheduler_", "STABLE")
@@ -19,6 +20,9 @@ _ALPHA = Declarations("scheduler_", "ALPHA")
 _OF_POD_GROUPS = Declarations("scheduler_", "ALPHA", "pod groups")
 _OF_PLACEMENTS = Declarations("scheduler_", "ALPHA", "placements")
 _OF_GROUP_PREEMPTION = Declarations("scheduler_", "ALPHA", "group preemption")
+
+_ENTITY = NewLabel("entity", Change.METRICS_OF_1_38)
+_PREEMPTOR = NewLabel("preemptor", Change.METRICS_OF_1_38)
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _SLI = exponential(0.01, 2, 20)
@@ -176,35 +180,53 @@ class SchedulerMetrics(VersionedMetrics):
         "waiting_on_preemption or error.",
         "result",
         "profile",
+        _ENTITY,
     )
     podgroup_scheduling_attempt_duration_seconds = _OF_POD_GROUPS.histogram(
-        "Seconds that one attempt to schedule a pod group took.", _ATTEMPT, "result", "profile"
+        "Seconds that one attempt to schedule a pod group took.",
+        _ATTEMPT,
+        "result",
+        "profile",
+        _ENTITY,
     )
     podgroup_scheduling_algorithm_duration_seconds = _OF_POD_GROUPS.histogram(
-        "Seconds that the search for nodes for a whole pod group took.", _ATTEMPT
+        "Seconds that the search for nodes for a whole pod group took.",
+        _ATTEMPT,
+        NewLabel("profile", Change.METRICS_OF_1_38),
+        _ENTITY,
     )
     generated_placements_total = _OF_PLACEMENTS.counter(
-        "Placements that were generated for pod groups.", "profile"
+        "Placements that were generated for pod groups.", "profile", _ENTITY
     )
     placement_evaluations_total = _OF_PLACEMENTS.counter(
-        "Placements in which a pod group was tried: feasible or infeasible.", "result", "profile"
+        "Placements in which a pod group was tried: feasible or infeasible.",
+        "result",
+        "profile",
+        _ENTITY,
     )
     placement_evaluation_duration_seconds = _OF_PLACEMENTS.histogram(
         "Seconds that it took to try a pod group in one placement.",
         exponential(0.001, 2, 15),
         "result",
         "profile",
+        _ENTITY,
     )
     workload_preemption_attempts_total = _OF_GROUP_PREEMPTION.counter(
-        "Attempts to preempt pods for a pod group, by the status that they ended with.", "result"
+        "Attempts to preempt pods for a pod group, by the status that they ended with.",
+        _PREEMPTOR,
+        "result",
     )
     workload_preemption_victims = _OF_GROUP_PREEMPTION.histogram(
-        "Pods that were chosen as victims of one preemption by a pod group.", exponential(1, 2, 11)
+        "Pods that were chosen as victims of one preemption by a pod group.",
+        exponential(1, 2, 11),
+        _PREEMPTOR,
     )
     preemption_workload_disruptions = _OF_GROUP_PREEMPTION.histogram(
-        "Pod groups that lose pods by one preemption, by what preempts.",
+        "Pod groups that lose pods by one preemption, by what preempts; since Kubernetes 1.38 "
+        "units that are evicted, by kind: a whole group, or a pod by itself.",
         exponential(1, 2, 11),
         "preemptor",
+        NewLabel("victim", Change.METRICS_OF_1_38),
     )
     preemption_evaluation_duration_seconds = _OF_GROUP_PREEMPTION.histogram(
         "Seconds that it took to find the victims of a preemption.",

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Mapping
 
 from proreus.base.kubernetes_version import DEFAULT_VERSION, Change, KubernetesVersion
 from proreus.base.metrics.declarations import Declarations, describe
-from proreus.base.metrics.families import MetricsRegistry, Stability, exponential
+from proreus.base.metrics.families import MetricsRegistry, NewLabel, Stability, exponential
 from proreus.base.metrics.proreus_metrics import ProreusMetrics
 
 _SINCE_1_37 = Declarations("scheduler_", "ALPHA", "1.37")
+_SINCE_1_38 = Declarations("scheduler_", "ALPHA", "1.38")
 _INFORMERS = Declarations("", "ALPHA", "1.37")
+
+_ENTITY = NewLabel("entity", Change.METRICS_OF_1_38, before="type")
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _PLUGIN = exponential(0.00001, 1.5, 20)
@@ -39,17 +42,18 @@ class VersionedMetrics(ProreusMetrics):
         "What waits to be scheduled, by queue: pods, and pod groups, whose pods are not counted "
         "one by one.",
         "queue",
-        "type",
+        _ENTITY,
     )
     queue_incoming_entities_total = _SINCE_1_37.counter(
         "Entries of pods and pod groups into a queue, by what brought them there, unless it was "
         "decided before that they go there.",
         "queue",
         "event",
-        "type",
+        _ENTITY,
     )
     pre_queueing_hint_evaluations_total = _SINCE_1_37.counter(
-        "Times that a plugin named the pods which an event concerns: all_pods or narrowed.",
+        "Times that a plugin named the pods which an event concerns: all_pods, narrowed or "
+        "prequeueing_hint_fn_error.",
         "plugin",
         "result",
     )
@@ -58,6 +62,11 @@ class VersionedMetrics(ProreusMetrics):
     )
     batch_rescore_duration_seconds = _SINCE_1_37.histogram(
         "Seconds that scoring the node of the pod before again took.", _RESCORE, "profile"
+    )
+    store_schedule_results_total = _SINCE_1_38.counter(
+        "Results of a scheduling attempt that were kept for the next pod, or why not.",
+        "profile",
+        "result",
     )
     informer_queued_items = _INFORMERS.gauge(
         "Events of the apiserver that an informer has received and not handled yet.",
@@ -79,25 +88,34 @@ class VersionedMetrics(ProreusMetrics):
         show_hidden: bool = False,
     ) -> None:
         self._show_hidden = show_hidden
+        self._version = version
         self._of_version: frozenset[str] = frozenset()
         super().__init__(disabled, allow_labels)
         self.emulate(version)
 
+    def has(self, change: Change) -> bool:
+        """Return whether the version has a change."""
+        return self._version.includes(change)
+
     def emulate(self, version: KubernetesVersion) -> None:
         """Expose the metrics of a version; to be called before a scheduler counts in them."""
+        self._version = version
         for name in self._of_version:
             del self._families[name]
         before = frozenset(self._families)
-        self._new = version.includes(Change.METRICS_OF_1_37)
+        self._new = self.has(Change.METRICS_OF_1_37)
         self._hidden = 0
         self._describe_stability()
         self._describe_deprecated()
         self.counts_entities = self._new
         """Whether the version counts queued items by entity."""
-        own_types = version.includes(Change.ENTITY_TYPES)
+        self.counts_trees = self.has(Change.METRICS_OF_1_38)
+        """Whether the version counts placements of CompositePodGroups."""
+        own_types = self.has(Change.ENTITY_TYPES)
         self.entity_types = EntityTypes({} if own_types else {"compositepodgroup": "podgroup"})
         """The types under which the version counts entities."""
         describe(self, "1.37", self if self._new else MetricsRegistry())
+        describe(self, "1.38", self if self.counts_trees else MetricsRegistry())
         self._of_version = frozenset(self._families) - before
         self.hidden_metrics_total.value = self._hidden
         self._count_registered()

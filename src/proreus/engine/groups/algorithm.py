@@ -329,9 +329,10 @@ class PodGroupAlgorithm:
             placements = Status.error(str(error))
         if isinstance(placements, Status):
             return {key: PodGroupResult(group, placements, verbatim=True)}
-        if not group.is_composite:
-            generated = self.metrics.generated_placements_total.labels(self.profile.name)
-            generated.inc(len(placements))
+        counted = self.metrics.counts_trees or not group.is_composite
+        if counted:
+            generated = self.metrics.generated_placements_total
+            generated.labels(self.profile.name, key.type).inc(len(placements))
         first: Results | None = None
         found: list[tuple[Placement, Results]] = []
         reasons = [placement.lacking for placement in placements]
@@ -358,8 +359,8 @@ class PodGroupAlgorithm:
                 reasons[place] = reason_of(result.status)
             elif result.any_scheduled or place != search.nominated:
                 found.append((placement, results))
-            if not group.is_composite:
-                self._observe(result.status is None, perf_counter() - started)
+            if counted:
+                self._observe(key.type, result.status is None, perf_counter() - started)
             if search.is_over(len(found), place):
                 break
         if not found:
@@ -424,8 +425,8 @@ class PodGroupAlgorithm:
         text = f"node {unknown} in placement is not present in snapshot"
         return Status.error(f"failed to assume pod group placement: {text}")
 
-    def _observe(self, feasible: bool, seconds: float) -> None:
-        labels = ("feasible" if feasible else "infeasible", self.profile.name)
+    def _observe(self, entity: str, feasible: bool, seconds: float) -> None:
+        labels = ("feasible" if feasible else "infeasible", self.profile.name, entity)
         self.metrics.placement_evaluations_total.labels(*labels).inc()
         self.metrics.placement_evaluation_duration_seconds.labels(*labels).observe(seconds)
 

@@ -153,15 +153,15 @@ class GroupCycle:
         self._pods.start_binding(schedule_result)
         return None
 
-    def _count(self, profile: Profile, result: GroupOutcome, started: float) -> None:
-        """Count an attempt of a group by its outcome."""
+    def _count(self, profile: Profile, result: GroupOutcome, started: float, entity: str) -> None:
+        """Count an attempt of a group by its outcome; ``entity``: its type."""
         if result.status is None:
             label = "scheduled"
         elif result.failed:
             label = "error"
         else:
             label = "waiting_on_preemption" if result.waiting_on_preemption else "unschedulable"
-        labels = (label, profile.name)
+        labels = (label, profile.name, entity)
         self._metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
         seconds = perf_counter() - started
         self._metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
@@ -272,7 +272,8 @@ class PodGroupCycle(GroupCycle):
         )
         cycle.failures.complete(root, results)
         seconds = perf_counter() - cycle.started
-        self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
+        duration = self._metrics.podgroup_scheduling_algorithm_duration_seconds
+        duration.labels(profile.name, root.entity_key.type).observe(seconds)
         result = results[root.entity_key]
         status, popped.lacking = result.status, result.lacking
         earlier = popped.in_the_way if popped.next_placement else {}
@@ -307,7 +308,8 @@ class PodGroupCycle(GroupCycle):
             else:
                 cycle.failures.append_reason(results.values(), post_filter.status.message)
         placed = await self._submit(cycle, results, untried)
-        self._count(profile, results[root.entity_key], cycle.started)
+        key = root.entity_key
+        self._count(profile, results[key], cycle.started, key.type)
         self._pod_groups.add_attempted(popped, status)
         return placed
 

@@ -28,6 +28,7 @@ from proreus.objects.scheduling import EntityKey, PodGroup, pod_group_entity_key
 
 POD, POD_GROUP, COMPOSITE_POD_GROUP = 1, 2, 3
 """Ranks of units: of two with the same priority, the larger one is more important."""
+_KINDS = {POD: "pod", POD_GROUP: "podgroup", COMPOSITE_POD_GROUP: "compositepodgroup"}
 
 
 class NodeNotFound(ProreusError):
@@ -87,6 +88,11 @@ class DomainVictim(Struct):
     def is_group(self) -> bool:
         """Whether pods of a group are evicted with it."""
         return self.rank > POD
+
+    @property
+    def kind(self) -> str:
+        """What is evicted, as metrics name it: ``pod``, ``podgroup`` or ``compositepodgroup``."""
+        return _KINDS[self.rank]
 
     @property
     def importance(self) -> tuple[float | str, ...]:

@@ -153,12 +153,12 @@ class Evictor:
         victims = (
             metrics.preemption_victims
             if preemptor.group is None
-            else metrics.workload_preemption_victims
+            else metrics.workload_preemption_victims.labels(preemptor.kind)
         )
         victims.observe(count)
-        if candidate.disruptions:
-            disruptions = metrics.preemption_workload_disruptions.labels(preemptor.kind)
-            disruptions.observe(candidate.disruptions)
+        for kind, units in candidate.disruptions:
+            disruptions = metrics.preemption_workload_disruptions.labels(preemptor.kind, kind)
+            disruptions.observe(units)
         if candidate.pdb_violations:
             violations = metrics.preemption_pdb_violations_total.labels(preemptor.kind)
             violations.inc(candidate.pdb_violations)

@@ -11,6 +11,7 @@ kube-scheduler's ``PodGroupEvaluator``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
@@ -87,7 +88,8 @@ class PodGroupEvaluator:
         """Evict what is in the way of a group and nominate its pods, or return why not."""
         result = await self._preempt(group, budgets, schedule)
         code, message = result.status.code, result.status.message
-        self._handle.metrics.workload_preemption_attempts_total.labels(code.label).inc()
+        attempts = self._handle.metrics.workload_preemption_attempts_total
+        attempts.labels(group.entity_key.type, code.label).inc()
         text = (f"pod group preemption: {message}",) if message else ()
         return replace(result, status=Status(code, text))
 
@@ -144,7 +146,8 @@ class PodGroupEvaluator:
             found = Status.error(f'node "{error.node_name}" not found in the snapshot')
         code = found.code if isinstance(found, Status) else Code.SUCCESS
         seconds = self._handle.metrics.preemption_evaluation_duration_seconds
-        seconds.labels("podgroup", code.label).observe(perf_counter() - started)
+        preemptor = group.entity_key.type if self._since_1_38 else "podgroup"
+        seconds.labels(preemptor, code.label).observe(perf_counter() - started)
         return found
 
     def _refusal(self, group: Group, pods: Sequence[PodInfo]) -> Status | None:
@@ -210,6 +213,12 @@ class PodGroupEvaluator:
                 self._victims.not_put_back(unit)
         return reprieved
 
+    def _disruptions(self, victims: Iterable[DomainVictim]) -> tuple[tuple[str, int], ...]:
+        """Return how many units are evicted, by kind; up to 1.37 only groups, of any kind."""
+        if self._since_1_38:
+            return tuple(Counter(unit.kind for unit in victims).items())
+        return tuple(Counter("podgroup" for unit in victims if unit.is_group).items())
+
     def _candidate(
         self,
         victims: Sequence[DomainVictim],
@@ -218,7 +227,7 @@ class PodGroupEvaluator:
     ) -> GroupCandidate:
         pods = tuple(pod for unit in victims for pod in unit.pods)
         violated = sum(violations.get(id(unit), 0) for unit in victims)
-        disruptions = sum(unit.is_group for unit in victims)
+        disruptions = self._disruptions(victims)
         names = dict.fromkeys(node_name for _, node_name, _ in assignments)
         nodes = tuple(names) if self._since_1_38 else ()
         return GroupCandidate(Candidate(DOMAIN, pods, violated, disruptions, nodes), assignments)

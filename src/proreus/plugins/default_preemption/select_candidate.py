@@ -21,14 +21,14 @@ class Candidate:
     """A node, ``node_name``, that the pod fits once ``victims`` are evicted.
 
     ``victims``: the most important first. ``pdb_violations``: how many of them violate a
-    PodDisruptionBudget. ``disruptions``: how many of the units that a preemption by a group evicts
-    are of groups. ``nodes_of_group``: where the pods of such a group go.
+    PodDisruptionBudget. ``disruptions``: how many units a preemption by a group evicts, by kind
+    (``DomainVictim.kind``). ``nodes_of_group``: where the pods of such a group go.
     """
 
     node_name: str
     victims: tuple[PodInfo, ...]
     pdb_violations: int
-    disruptions: int = 0
+    disruptions: tuple[tuple[str, int], ...] = ()
     nodes_of_group: tuple[str, ...] = ()
     cost: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
     """The first four criteria of pickOneNodeForPreemption, less is better: PDB violations, the

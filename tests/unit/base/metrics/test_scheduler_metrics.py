@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.base.kubernetes_version import V1_36, V1_37, V1_38
 from proreus.base.metrics import SchedulerMetrics
 
 # name, type, stability, labels, bounds as kube-scheduler 1.36 prints them ("a..z n" = ends, number)
@@ -97,6 +97,23 @@ informer_queued_items gauge ALPHA name,group,version,resource
 informer_processing_latency_seconds histogram ALPHA name,group,version,resource 0.001..10 12
 informer_store_resource_version gauge ALPHA name,group,version,resource
 """
+CHANGED_IN_1_38 = """
+scheduler_queued_entities gauge ALPHA queue,entity
+scheduler_queue_incoming_entities_total counter ALPHA queue,event,entity
+scheduler_store_schedule_results_total counter ALPHA profile,result
+scheduler_podgroup_schedule_attempts_total counter ALPHA result,profile,entity
+scheduler_podgroup_scheduling_attempt_duration_seconds histogram ALPHA result,profile,entity ATTEMPT
+scheduler_podgroup_scheduling_algorithm_duration_seconds histogram ALPHA profile,entity ATTEMPT
+scheduler_generated_placements_total counter ALPHA profile,entity
+scheduler_placement_evaluations_total counter ALPHA result,profile,entity
+scheduler_placement_evaluation_duration_seconds histogram ALPHA result,profile,entity ATTEMPT
+scheduler_workload_preemption_attempts_total counter ALPHA preemptor,result
+scheduler_workload_preemption_victims histogram ALPHA preemptor 1..1024 11
+scheduler_preemption_workload_disruptions histogram ALPHA preemptor,victim 1..1024 11
+scheduler_preemption_evaluation_duration_seconds histogram ALPHA preemptor,result 0.001..32.768 16
+scheduler_preemption_execution_duration_seconds histogram ALPHA preemptor,result 0.001..32.768 16
+scheduler_preemption_pdb_violations_total counter ALPHA preemptor
+"""
 GONE_IN_1_37 = {
     "scheduler_resourceclaim_creates_total",
     "scheduler_preemption_goroutines_duration_seconds",
@@ -114,9 +131,11 @@ NAMED = {
 
 def facts(version):
     lines = KUBE_SCHEDULER.strip().splitlines()
-    if version == V1_37:
+    if version > V1_36:
         lines = [line for line in lines if line.split()[0] not in GONE_IN_1_37]
         lines += CHANGED_IN_1_37.strip().splitlines()
+    if version > V1_37:
+        lines += CHANGED_IN_1_38.strip().splitlines()
     for line in lines:
         name, kind, stability, labels, *bounds = line.split()
         text = " ".join(bounds)
@@ -125,13 +144,17 @@ def facts(version):
 
 def touch_everything(metrics):
     for family in metrics.families():
-        family.labels(*("x" for _ in family.description.labels))
+        if family.description.labels:
+            family._add(tuple("x" for _ in family.description.labels))
 
 
-@pytest.mark.parametrize("version", [V1_36, V1_37], ids=str)
+@pytest.mark.parametrize("version", [V1_36, V1_37, V1_38], ids=str)
 def test_names_types_labels_and_buckets_are_kube_schedulers(version):
     metrics = SchedulerMetrics(version=version)
     metrics.describe_pod_groups()
+    if version == V1_38:
+        metrics.describe_placements()
+        metrics.describe_group_preemption()
     touch_everything(metrics)
     body, _ = metrics.expose()
     described = {family.description.name: family.description for family in metrics.families()}
@@ -154,6 +177,19 @@ def test_names_types_labels_and_buckets_are_kube_schedulers(version):
         text = f"{bounds[0]}..{bounds[-1]} {len(bounds)}" if bounds else ""
         ours[name] = (family.type, stability, ",".join(description.labels), text)
     assert ours == dict(facts(version))
+
+
+@pytest.mark.parametrize(
+    ("version", "labels"), [(V1_37, ("error",)), (V1_38, ("podgroup", "error"))]
+)
+def test_values_of_labels_that_a_version_lacks_are_dropped(version, labels):
+    metrics = SchedulerMetrics(version=version)
+    metrics.describe_group_preemption()
+    family = metrics.workload_preemption_attempts_total
+    family.labels("podgroup", "error").inc()
+    assert dict(family.values()) == {labels: 1}
+    with pytest.raises(ValueError, match=r"has the labels|longer than argument"):
+        family.labels("error")
 
 
 def exposed_help(metrics):

@@ -82,7 +82,7 @@ class Cluster(OfflineCluster):
     def attempts(self) -> dict[str, float]:
         family = self.metrics.podgroup_schedule_attempts_total
         results = ("scheduled", "unschedulable", "waiting_on_preemption", "error")
-        counts = {r: family.labels(r, "default-scheduler").value for r in results}
+        counts = {r: family.labels(r, "default-scheduler", "podgroup").value for r in results}
         return {result: count for result, count in counts.items() if count}
 
     def gated(self) -> list[str]:

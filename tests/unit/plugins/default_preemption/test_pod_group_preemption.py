@@ -261,7 +261,7 @@ async def test_pods_that_terminate_for_another_reason_are_victims(reason: str) -
 
     assert await cluster.victims() == [], "it is being deleted already"
     assert cluster.text == "found a placement for podgroup, preempting 1 victims"
-    assert cluster.metrics.workload_preemption_victims.count == 1
+    assert cluster.metrics.workload_preemption_victims.labels("podgroup").count == 1
 
 
 async def test_metrics_of_a_preemption_by_a_group() -> None:
@@ -274,10 +274,10 @@ async def test_metrics_of_a_preemption_by_a_group() -> None:
 
     assert await cluster.victims() == ["old0", "old1", "x"]
     metrics = cluster.metrics
-    assert metrics.workload_preemption_attempts_total.labels("Success").value == 1
-    assert metrics.workload_preemption_victims.sum == 3
+    assert metrics.workload_preemption_attempts_total.labels("podgroup", "Success").value == 1
+    assert metrics.workload_preemption_victims.labels("podgroup").sum == 3
     assert metrics.preemption_victims.count == 0
-    assert metrics.preemption_workload_disruptions.labels("podgroup").sum == 1
+    assert metrics.preemption_workload_disruptions.labels("podgroup", "podgroup").sum == 1
     assert metrics.preemption_execution_duration_seconds.labels("podgroup", "success").count == 1
     assert _evaluations(cluster) == 1
 
@@ -291,7 +291,8 @@ async def test_metrics_of_a_preemption_by_a_pod() -> None:
     metrics = cluster.metrics
     assert metrics.preemption_evaluation_duration_seconds.labels("pod", "Success").count == 1
     assert metrics.preemption_execution_duration_seconds.labels("pod", "success").count == 1
-    assert (metrics.preemption_victims.sum, metrics.workload_preemption_victims.count) == (1, 0)
+    assert metrics.preemption_victims.sum == 1
+    assert metrics.workload_preemption_victims.labels("").count == 0
 
 
 def _evaluations(cluster: Cluster) -> int:
@@ -358,7 +359,7 @@ async def test_a_failing_plugin_leaves_the_table_as_before(where: str) -> None:
     assert condition.reason == "SchedulerError"
     text = f'error in "DefaultPreemption" PodGroupPostFilter plugins: {_PREFIX}{failing}'
     assert condition.message == text
-    assert cluster.metrics.workload_preemption_attempts_total.labels("Error").value == 1
+    assert cluster.metrics.workload_preemption_attempts_total.labels("podgroup", "Error").value == 1
     assert cluster.api.deleted == []
 
 

@@ -111,7 +111,8 @@ class PodGroupCycleV136(GroupCycle):
         started = perf_counter()
         result = await self._find(profile, group, pods)
         seconds = perf_counter() - started
-        self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
+        duration = self._metrics.podgroup_scheduling_algorithm_duration_seconds
+        duration.labels(profile.name, "podgroup").observe(seconds)
         unschedulable = result.status is not None and result.status.code == Code.UNSCHEDULABLE
         # An error is no reason to evict pods: the group might fit without.
         if self._groups is not None and unschedulable:
@@ -255,7 +256,7 @@ class PodGroupCycleV136(GroupCycle):
             log.error("Error scheduling pod group", err=status.message, podGroup=group.key)
         elif status is not None:
             log.v(2).info("Unable to schedule pod group", podGroup=group.key, err=status.message)
-        self._count(profile, result, started)
+        self._count(profile, result, started, "podgroup")
         self._status_writer.write(group.key, status)
 
 

@@ -62,10 +62,15 @@ async def test_a_gang_that_fits_is_bound_in_one_attempt(kit) -> None:
     assert cluster.notes("Scheduled").keys() == {"p", "q", "r"}
     assert cluster.attempts() == {"scheduled": 1}
     metrics = cluster.metrics
-    assert cluster.observed(metrics.podgroup_scheduling_algorithm_duration_seconds) == 1
+    assert (
+        cluster.observed(
+            metrics.podgroup_scheduling_algorithm_duration_seconds, kit.PROFILE, "podgroup"
+        )
+        == 1
+    )
     assert cluster.observed(metrics.scheduling_algorithm_duration_seconds) == 3  # once a pod
     family = metrics.podgroup_scheduling_attempt_duration_seconds
-    assert cluster.observed(family, "scheduled", kit.PROFILE) == 1
+    assert cluster.observed(family, "scheduled", kit.PROFILE, "podgroup") == 1
 
 
 async def test_pods_beyond_the_quorum_fail_alone(kit) -> None:

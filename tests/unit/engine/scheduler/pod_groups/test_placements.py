@@ -54,12 +54,12 @@ async def test_all_pods_go_to_one_zone(kit, zones) -> None:
     placed = zones.placed()
     assert sorted((placed["p"], placed["q"])) == ["c", "d"]
     metrics = zones.metrics
-    assert metrics.generated_placements_total.labels(kit.PROFILE).value == 2
+    assert metrics.generated_placements_total.labels(kit.PROFILE, "podgroup").value == 2
     evaluated = metrics.placement_evaluations_total
-    assert evaluated.labels("feasible", kit.PROFILE).value == 1
-    assert evaluated.labels("infeasible", kit.PROFILE).value == 1
+    assert evaluated.labels("feasible", kit.PROFILE, "podgroup").value == 1
+    assert evaluated.labels("infeasible", kit.PROFILE, "podgroup").value == 1
     family = metrics.placement_evaluation_duration_seconds
-    assert zones.observed(family, "feasible", kit.PROFILE) == 1
+    assert zones.observed(family, "feasible", kit.PROFILE, "podgroup") == 1
     # Calls for the group as a whole are always timed, those for a placement never.
     family = metrics.plugin_execution_duration_seconds
     generator, feasible = "TopologyPlacementGenerator", "GangScheduling"
