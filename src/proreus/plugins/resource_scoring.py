@@ -99,11 +99,14 @@ def placement_loads(
         name = resource.name
         wanted = sum(pod.resized.scoring.get(name, 0) for pod in pods)
         # Python's sum has no limit: a few nodes may exceed int64 together.
-        capacity = min(sum(nodes.allocatable[name].tolist()), MAX_INT64)
+        capacities = nodes.allocatable[name]
+        capacity = min(sum(capacities.tolist()), MAX_INT64)
         if not capacity or (not wanted and is_scalar_resource(name)):
             continue
         columns = nodes.nonzero_requested if name in _WITH_DEFAULTS else nodes.requested
-        loads.append((sum(columns[name].tolist()), wanted, capacity, resource.weight))
+        # What runs on a node that no longer has the resource does not count.
+        used = sum(columns[name][capacities != 0].tolist())
+        loads.append((used, wanted, capacity, resource.weight))
     return loads
 
 

@@ -163,6 +163,15 @@ def test_fit_scores_the_fullness_of_all_nodes_of_a_placement_together() -> None:
     assert plugin.score_placement(STATE, GROUP, assigned("p", "q", nodes={"a", "b"})) == 31
 
 
+def test_fit_ignores_what_runs_on_nodes_without_the_resource() -> None:
+    there = make_pod("there", "3", "2Gi", node_name="gone")
+    handle = FakeHandle([make_node("a"), make_node("gone", "0")], [there])
+    plugin = make_plugin(NodeResourcesFit, handle)
+
+    # (1000/4000 -> 25, 3Gi/16Gi -> 18) / 2
+    assert plugin.score_placement(STATE, GROUP, assigned("p", nodes={"a", "gone"})) == 21
+
+
 def test_fit_ignores_resources_that_no_pod_requests() -> None:
     resources = [{"name": "cpu", "weight": 1}, {"name": "vendor/gpu", "weight": 1}]
     args = {"scoringStrategy": {"type": "LeastAllocated", "resources": resources}}
