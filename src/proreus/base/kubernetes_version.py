@@ -253,6 +253,11 @@ class Change(Enum):
         "a preemption whose victims are all terminating already is counted as well, and a "
         "preemptor whose last victim was kept from being bound is tried again at once",
     )
+    PREEMPTION_FOR_FITTING_GROUPS = (
+        V1_38,
+        "a group of groups preempts for the pods of those groups below it that would fit then, and "
+        "not for those of the others too",
+    )
     PREEMPTION_MESSAGE = (
         V1_37,
         "a preemption that succeeds adds its text to the message of the failed attempt",

@@ -28,7 +28,13 @@ from proreus.engine.environment import Environment
 from proreus.engine.groups.algorithm import PodGroupAlgorithm
 from proreus.engine.groups.failures import GroupFailures, failures_of
 from proreus.engine.groups.placement_search import search_of
-from proreus.engine.groups.results import PodGroupResult, PodResult, Results
+from proreus.engine.groups.results import (
+    PodGroupResult,
+    PodResult,
+    Results,
+    all_assignments,
+    fitting_assignments,
+)
 from proreus.engine.groups.status import PodGroupStatusWriter
 from proreus.engine.groups.tentative_pods import TentativePods
 from proreus.engine.groups.validation import InvalidPodGroup, validation_of
@@ -185,6 +191,8 @@ class PodGroupCycle(GroupCycle):
         self._clock = environment.clock
         self._topology_aware = provided_groups or gates.enabled("TopologyAwareWorkloadScheduling")
         self._search = search_of(gates)
+        fitting = gates.includes(Change.PREEMPTION_FOR_FITTING_GROUPS)
+        self._assignments = fitting_assignments if fitting else all_assignments
         if gates.includes(Change.GROUPS_REPORTED_ONCE):
             self._status_writer.states = self._states
         self._status_writers = {POD_GROUP_TYPE: self._status_writer}
@@ -293,9 +301,7 @@ class PodGroupCycle(GroupCycle):
 
             async def schedule() -> Sequence[ProposedAssignment] | Status:
                 found = await algorithm.run(root, popped.pods_by_group, CycleState())
-                return found[root.entity_key].status or [
-                    assignment for result in found.values() for assignment in result.assignments
-                ]
+                return found[root.entity_key].status or self._assignments(root, found)
 
             post_filter = await run_pod_group_post_filter(profile, state, root, schedule)
             if post_filter.status.code == Code.SUCCESS:

@@ -156,6 +156,18 @@ def add_rejectors(results: Iterable[PodGroupResult], plugins: Iterable[str]) -> 
         diagnosis.unschedulable_plugins = diagnosis.unschedulable_plugins.union(plugins)
 
 
+def all_assignments(root: PodGroupInfo, results: Results) -> list[ProposedAssignment]:
+    """Return the pods that have a node in a root group that fits, also those of groups below it
+    that do not."""
+    return [assignment for result in results.values() for assignment in result.assignments]
+
+
+def fitting_assignments(root: PodGroupInfo, results: Results) -> list[ProposedAssignment]:
+    """Return the pods that have a node in the groups that fit."""
+    leaves = successful_leaves(root, results)
+    return [assignment for leaf in leaves for assignment in leaf.assignments]
+
+
 def successful_leaves(group: PodGroupInfo, results: Results) -> Iterable[PodGroupResult]:
     """Yield the results of the PodGroups that fit, below groups that fit as well."""
     result = results.get(group.entity_key)

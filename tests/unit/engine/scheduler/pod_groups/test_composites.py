@@ -112,3 +112,21 @@ async def test_an_error_below_keeps_the_results_of_the_groups_there_since_1_38(
     assert of_pod in cluster.message("q")
     own = cluster.condition("h").message
     assert own.startswith("failed to schedule other pod") == (version == V1_38)
+
+
+@pytest.mark.parametrize(("version", "nominated"), [(V1_37, {"p", "q", "r"}), (V1_38, {"r"})])
+async def test_nothing_is_evicted_for_groups_that_do_not_fit_either_since_1_38(
+    kit, version, nominated
+) -> None:
+    cluster = kit.Cluster(*kit.COMPOSITE, version=version)
+    cluster.nodes(a="2")
+    cluster.pods("old", group="", cpu="2", node_name="a")
+    cluster.composite("c", priority=5)
+    cluster.group("g", 3, priority=5, parentCompositePodGroupName="c")
+    cluster.group("h", 1, priority=5, parentCompositePodGroupName="c")
+    cluster.pods("p", "q", "x", group="g", spec={"priority": 5})
+    cluster.pods("r", group="h", spec={"priority": 5})
+
+    await cluster.cycle()
+    pods = {name: cluster.pod(name).status.nominated_node_name for name in ("p", "q", "x", "r")}
+    assert {name for name, node in pods.items() if node} == nominated
