@@ -128,17 +128,26 @@ def test_a_wrong_manifest_would_be_noticed() -> None:
     ]
 
 
-def test_the_role_allows_to_watch_every_kind() -> None:
-    allowed = {
+def allowed() -> set[tuple[str, str, str]]:
+    """Return the groups, resources and verbs of the second scheduler's role."""
+    return {
         (group, resource, verb)
         for rule in one(SECOND / "rbac.yaml", "ClusterRole")["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
+
+
+@pytest.mark.parametrize("plural", ["podgroups", "compositepodgroups"])
+def test_the_role_allows_to_write_the_statuses_of_groups(plural: str) -> None:
+    assert ("scheduling.k8s.io", f"{plural}/status", "patch") in allowed()
+
+
+def test_the_role_allows_to_watch_every_kind() -> None:
     for kind in BY_KIND.values():
         for verb in ("get", "list", "watch"):
-            assert (kind.group, kind.plural, verb) in allowed
+            assert (kind.group, kind.plural, verb) in allowed()
 
 
 @pytest.mark.parametrize(
