@@ -169,7 +169,8 @@ class Change(Enum):
     GROUP_VICTIMS_OF_1_38 = (
         V1_38,
         "preemption by a group says that there are no victims without hiding other reasons, takes "
-        "its pods' policy unless it has one, and clears nominations on all of its nodes",
+        "its pods' policy unless it has one, prefers nodes whose victims cost little, and clears "
+        "nominations on all of its nodes",
     )
     IMAGE_VOLUMES_COUNT = (
         V1_37,

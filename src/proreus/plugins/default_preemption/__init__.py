@@ -37,6 +37,8 @@ PodGroupEvaluator                           ``pod_group_preemption``: ``PodGroup
 RankNodes, CompareVictimSets                ``victim_costs``: ``VictimCosts``
 reprieveVictim of selectVictimsOnDomain     ``engine.runtime.pod_group_reprieve``:
                                             ``PodGroupReprieve``
+PodGroupEvaluator of 1.37                   ``pod_group_preemption_v1_37``:
+                                            ``PodGroupEvaluatorV137``
 PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``:
                                             ``PodGroupPreemption``
 ==========================================  ====================================================

@@ -60,6 +60,7 @@ from proreus.plugins.default_preemption.pod_group_preemption import PodGroupEval
 from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
     PodGroupPreemption,
 )
+from proreus.plugins.default_preemption.pod_group_preemption_v1_37 import PodGroupEvaluatorV137
 from proreus.plugins.default_preemption.potential_victims import (
     DisruptionBudgets,
     EqualVictims,
@@ -76,6 +77,8 @@ log = logger(__name__)
 
 _CONDEMNED = "DefaultPreemption/condemned"
 """``CycleState`` key of the units that Reserve has condemned."""
+
+_EVALUATORS = (PodGroupEvaluatorV137, PodGroupEvaluator)
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
@@ -133,7 +136,8 @@ class DefaultPreemption(
         self._group_preemption: PodGroupEvaluator | None = None
         if self._victims is not None:
             handle.metrics.describe_group_preemption()
-            self._group_preemption = PodGroupEvaluator(handle, self._victims, self._evictor)
+            evaluator = _EVALUATORS[gates.includes(Change.GROUP_VICTIMS_OF_1_38)]
+            self._group_preemption = evaluator(handle, self._victims, self._evictor)
         forest = None if self._victims is None else handle.workload_forest
         self._dry_run_caches = DryRunCaches(handle.nodes, forest)
         self._pods_by_priority = PodsByPriority(

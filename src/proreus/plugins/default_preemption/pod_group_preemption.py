@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proreus.base.errors import ApiError, PluginError
-from proreus.base.kubernetes_version import Change
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import (
@@ -50,6 +49,10 @@ DOMAIN = "cluster"
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
 
+Nominations = dict[str, NominatingInfo]
+"""Of pods, by ``namespace/name``."""
+
+
 class GroupCandidate(Struct, frozen=True):
     """The victims of a group, and where its pods go."""
 
@@ -57,30 +60,22 @@ class GroupCandidate(Struct, frozen=True):
     assignments: Sequence[ProposedAssignment]
 
     @property
-    def nominating(self) -> dict[str, NominatingInfo]:
-        """The nominations by ``namespace/name``."""
+    def nominating(self) -> Nominations:
+        """The nominations of its pods."""
         return {pod.key: NominatingInfo(node_name) for pod, node_name, _ in self.assignments}
 
 
 class PodGroupEvaluator:
     """Preempts for groups. ``victims``: finds the units that pods belong to."""
 
+    no_victims = Status.unschedulable(NO_VICTIMS)
+
     def __init__(self, handle: Handle, victims: DomainVictims, evictor: Evictor) -> None:
         self._handle = handle
         self._victims = victims
         self._evictor = evictor
-        gates = handle.feature_gates
         self.costs: VictimCosts | None = None
         """During a dry run, where its pods are to go by choice."""
-        self._ranks_nodes = gates.includes(Change.DEFAULT_PREEMPTION_RESERVES)
-        self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
-        """Whether the root group's preemption policy counts: alone, since 1.38 if it has one."""
-        self._since_1_38 = gates.includes(Change.GROUP_VICTIMS_OF_1_38)
-        checks = self._refusal, self._ongoing
-        self._checks = checks[::-1] if self._since_1_38 else checks
-        """What ends a preemption before victims are looked for."""
-        code = Code.UNSCHEDULABLE if self._since_1_38 else Code.UNRESOLVABLE
-        self._no_victims = Status(code, (NO_VICTIMS,))
 
     async def preempt(
         self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
@@ -115,7 +110,7 @@ class PodGroupEvaluator:
 
     async def evaluate(
         self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
-    ) -> GroupCandidate | dict[str, NominatingInfo] | Status:
+    ) -> GroupCandidate | Nominations | Status:
         """Return the victims; the present nominations if some are still terminating; or why none
         would help."""
         assert group.group is not None
@@ -123,18 +118,12 @@ class PodGroupEvaluator:
         # In the order of kube-scheduler's snapshot: it decides between victims that are equal.
         infos = (nodes[row] for row in self._handle.node_order().tolist())
         units = self._victims.of_nodes(infos)
-        try:
-            if not self._since_1_38:
-                check_nodes(units, nodes)
-        except NodeNotFound as error:
-            return Status.error(f"failed to create domain: {error}")
-        for check in self._checks:
-            end = check(group.group, group.unscheduled_pods)
-            if end is not None:
-                return end
+        end = self._end_before_victims(group.group, group.unscheduled_pods, units)
+        if end is not None:
+            return end
         started = perf_counter()
         units = self._victims.evictable(units, group)
-        found: GroupCandidate | Status = self._no_victims
+        found: GroupCandidate | Status = self.no_victims
         try:
             for some in self._victims.rounds(units):
                 found = await self._dry_run(some, budgets, schedule)
@@ -146,21 +135,27 @@ class PodGroupEvaluator:
             found = Status.error(f'node "{error.node_name}" not found in the snapshot')
         code = found.code if isinstance(found, Status) else Code.SUCCESS
         seconds = self._handle.metrics.preemption_evaluation_duration_seconds
-        preemptor = group.entity_key.type if self._since_1_38 else "podgroup"
-        seconds.labels(preemptor, code.label).observe(perf_counter() - started)
+        seconds.labels(self._kind_of(group), code.label).observe(perf_counter() - started)
         return found
+
+    def _end_before_victims(
+        self, group: Group, pods: Sequence[PodInfo], units: Iterable[DomainVictim]
+    ) -> Nominations | Status | None:
+        """Return what ends a preemption before victims are looked for among all ``units``."""
+        return self._ongoing(group, pods) or self._refusal(group, pods)
 
     def _refusal(self, group: Group, pods: Sequence[PodInfo]) -> Status | None:
         """Return why a group may not preempt."""
-        policies = [pod.pod.spec.preemption_policy for pod in pods]
-        own = group.spec.preemption_policy
-        if self._policy_of_group and (own or not self._since_1_38):
-            policies = [own]
-        if "Never" not in policies:
+        if "Never" not in self._policies(group, pods):
             return None
         return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
 
-    def _ongoing(self, group: Group, pods: Sequence[PodInfo]) -> dict[str, NominatingInfo] | None:
+    def _policies(self, group: Group, pods: Iterable[PodInfo]) -> list[str | None]:
+        """Return the preemption policy of a group, those of its pods if it has none."""
+        own = group.spec.preemption_policy
+        return [own] if own else [pod.pod.spec.preemption_policy for pod in pods]
+
+    def _ongoing(self, group: Group, pods: Sequence[PodInfo]) -> Nominations | None:
         """Return the nominations if a victim is still terminating on a node of theirs."""
         nodes, priority = self._handle.nodes, group.priority
         names = {pod.key: pod.pod.status.nominated_node_name for pod in pods}
@@ -184,7 +179,7 @@ class PodGroupEvaluator:
                 for pod, node_name in unit.placed:
                     nodes.remove_pod(nodes.rows[node_name], pod.uid)
             with self._victims.removed(units):
-                self.costs = VictimCosts(nodes, units, violations) if self._ranks_nodes else None
+                self._prefer_nodes(units, violations)
                 assignments = await schedule()
                 self.costs = None
                 if isinstance(assignments, Status):
@@ -197,6 +192,14 @@ class PodGroupEvaluator:
             # Also after an error or a cancellation: the table is the one that cycles schedule on.
             for row, (pods, order) in before.items():
                 _restore(nodes, row, pods, order)
+
+    def _prefer_nodes(self, units: Iterable[DomainVictim], violations: Mapping[int, int]) -> None:
+        """Prefer nodes whose victims cost little, until ``costs`` is None again."""
+        self.costs = VictimCosts(self._handle.nodes, units, violations)
+
+    def _nodes_to_clear(self, assignments: Iterable[ProposedAssignment]) -> tuple[str, ...]:
+        """Return the nodes to which pods of a lower priority are not to be nominated any more."""
+        return tuple(dict.fromkeys(node_name for _, node_name, _ in assignments))
 
     def _reprieved(
         self, units: Iterable[DomainVictim], assignments: Sequence[ProposedAssignment]
@@ -214,10 +217,12 @@ class PodGroupEvaluator:
         return reprieved
 
     def _disruptions(self, victims: Iterable[DomainVictim]) -> tuple[tuple[str, int], ...]:
-        """Return how many units are evicted, by kind; up to 1.37 only groups, of any kind."""
-        if self._since_1_38:
-            return tuple(Counter(unit.kind for unit in victims).items())
-        return tuple(Counter("podgroup" for unit in victims if unit.is_group).items())
+        """Return how many units are evicted, by kind."""
+        return tuple(Counter(unit.kind for unit in victims).items())
+
+    def _kind_of(self, group: PodGroupInfo) -> str:
+        """Return the kind of a preemptor, as a metric names it."""
+        return group.entity_key.type
 
     def _candidate(
         self,
@@ -228,8 +233,7 @@ class PodGroupEvaluator:
         pods = tuple(pod for unit in victims for pod in unit.pods)
         violated = sum(violations.get(id(unit), 0) for unit in victims)
         disruptions = self._disruptions(victims)
-        names = dict.fromkeys(node_name for _, node_name, _ in assignments)
-        nodes = tuple(names) if self._since_1_38 else ()
+        nodes = self._nodes_to_clear(assignments)
         return GroupCandidate(Candidate(DOMAIN, pods, violated, disruptions, nodes), assignments)
 
 
