@@ -33,6 +33,7 @@ from proreus.engine.profile_handle import Core, ProfileHandle
 from proreus.engine.profile_warnings import (
     warn_of_binders_never_called,
     warn_of_idle_registration,
+    warn_of_post_filters_of_pods_alone,
 )
 from proreus.engine.runtime.background import BackgroundWork
 from proreus.engine.runtime.expansion import ExpandedProfile, expand_all
@@ -334,6 +335,8 @@ def _build_profile(
         health_context=handle.health_context,
     )
     warn_of_binders_never_called(profile)
+    if "podGroupPostFilter" in expanded.points and handle.feature_gates.enabled("GenericWorkload"):
+        warn_of_post_filters_of_pods_alone(profile)
     return profile
 
 

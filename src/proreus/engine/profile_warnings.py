@@ -12,7 +12,7 @@ from proreus.framework import events
 from proreus.framework.events import ADD, DELETE, UPDATE, ClusterEvent
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_events import POD_ACTIONS
-from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
+from proreus.framework.pod_group_plugin import PodGroupPostFilterPlugin, PodGroupSourcePlugin
 
 log = logger(__name__)
 
@@ -35,6 +35,24 @@ def warn_of_binders_never_called(profile: Profile) -> None:
             profile=profile.name,
             plugins=after,
             remedy=f'plugins.bind: {{disabled: [{{name: "*"}}], enabled: [{first}]}}',
+        )
+
+
+def warn_of_post_filters_of_pods_alone(profile: Profile) -> None:
+    """Warn of PostFilter plugins that are not called for pod groups, which have a point of their
+    own."""
+    of_groups = {plugin.name for plugin in profile.pod_group_post_filter}
+    for plugin in profile.post_filter:
+        if plugin.name in of_groups:
+            continue
+        enable = f"plugins.podGroupPostFilter: {{enabled: [{{name: {plugin.name}}}]}}"
+        log.warning(
+            "A PostFilter plugin is not called for PodGroups",
+            profile=profile.name,
+            plugin=plugin.name,
+            remedy=enable
+            if isinstance(plugin, PodGroupPostFilterPlugin)
+            else "inherit PodGroupPostFilterPlugin, if it can help a whole group",
         )
 
 

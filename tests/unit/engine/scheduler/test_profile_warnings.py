@@ -23,9 +23,10 @@ from proreus.framework.events import (
     ClusterEvent,
     plugin_event,
 )
-from proreus.framework.plugin import BindPlugin, FilterPlugin
+from proreus.framework.plugin import BindPlugin, FilterPlugin, PostFilterPlugin
+from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
-from proreus.testing import Harness, make_node, make_pod
+from proreus.testing import Harness, HarnessOptions, make_node, make_pod
 
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -60,6 +61,31 @@ def test_a_binder_after_the_default_one_is_warned_about(caplog) -> None:
     [fields] = warnings(caplog, "Bind plugins are never called")
     assert fields["plugins"] == ["Binder"]
     assert "enabled: [{name: Binder}, {name: DefaultBinder}]" in fields["remedy"]
+
+
+class PodsAlone(PostFilterPlugin):
+    """Helps no pod."""
+
+    async def post_filter(self, state: Any, pod: Any, verdicts: Any) -> PostFilterResult:
+        return PostFilterResult(Status.unschedulable())
+
+
+def test_a_post_filter_that_is_not_called_for_groups_is_warned_about(caplog) -> None:
+    sets = {
+        "multiPoint": {"enabled": [{"name": "PodsAlone"}]},
+        "podGroupPostFilter": {"disabled": [{"name": "DefaultPreemption"}]},
+    }
+    config, text = {**CONFIG, "profiles": [{"plugins": sets}]}, "not called for PodGroups"
+    Harness([PodsAlone], config=config)
+    assert not warnings(caplog, text)
+
+    options = HarnessOptions(gates=["GenericWorkload=true"])
+    Harness([PodsAlone], config=config, options=options)
+    remedies = {fields["plugin"]: fields["remedy"] for fields in warnings(caplog, text)}
+    assert remedies == {
+        "DefaultPreemption": "plugins.podGroupPostFilter: {enabled: [{name: DefaultPreemption}]}",
+        "PodsAlone": "inherit PodGroupPostFilterPlugin, if it can help a whole group",
+    }
 
 
 def test_the_remedy_helps(caplog) -> None:
