@@ -176,6 +176,11 @@ class Change(Enum):
         V1_37,
         "ImageLocality counts image volumes when it scales its score",
     )
+    INFORMERS_NAMED_BY_PLURAL = (
+        V1_38,
+        "the metrics of informers name resources as the API does (deviceclasses), instead of by "
+        "their kind and an s",
+    )
     IN_FLIGHT_UNTIL_PRE_BIND_ENDS = (
         V1_37,
         "DynamicResources keeps an allocation in flight until PreBind has succeeded, and tries all "

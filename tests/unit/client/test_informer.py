@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proreus.base.kubernetes_version import V1_37
+from proreus.base.kubernetes_version import V1_37, V1_38, KubernetesVersion
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.watching.informer import Informer, InformerGroup
 from proreus.client.watching.informer_factory import InformerFactory
@@ -296,13 +296,18 @@ async def test_events_are_counted_and_timed() -> None:
     assert versions() == {labels: 415926535897932}
 
 
-def test_informers_are_named_as_client_go_names_them() -> None:
-    metrics = SchedulerMetrics(version=V1_37)
-    factory = InformerFactory(None, on_error=None, metrics=metrics)
+@pytest.mark.parametrize(
+    ("version", "classes"), [(V1_37, "deviceclasss"), (V1_38, "deviceclasses")]
+)
+def test_informers_are_named_as_client_go_names_them(
+    version: KubernetesVersion, classes: str
+) -> None:
+    metrics = SchedulerMetrics(version=version)
+    factory = InformerFactory(None, None, metrics=metrics, kubernetes_version=version)
     for resource in (PODS, NODES, DEVICE_CLASSES):
         factory.store(resource)
     assert {labels[1:] for labels, _ in metrics.informer_queued_items.values()} == {
         ("", "v1", "pods"),
         ("", "v1", "nodes"),
-        ("resource.k8s.io", "v1", "deviceclasss"),
+        ("resource.k8s.io", "v1", classes),
     }

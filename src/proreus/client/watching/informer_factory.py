@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from proreus.base.errors import ApiError
-from proreus.base.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
+from proreus.base.kubernetes_version import DEFAULT_VERSION, Change, KubernetesVersion
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.http.connectivity import Connectivity
 from proreus.client.http.session import ApiClient
@@ -96,7 +96,7 @@ class InformerFactory:
             )
             # As in kube-scheduler, informers of custom resources are not measured.
             if self._metrics is not None and resource.id in BY_KIND:
-                labels = _labels(informer)
+                labels = self._labels(informer)
                 family = self._metrics.informer_processing_latency_seconds
                 informer.time_events(family.labels(*labels))
             self.group.add(informer)
@@ -106,21 +106,20 @@ class InformerFactory:
         return [one for kind, one in self.group.by_kind.items() if kind in BY_KIND]
 
     def _queued_events(self) -> dict[tuple[str, ...], float]:
-        return {_labels(one): one.queued_events for one in self._measured()}
+        return {self._labels(one): one.queued_events for one in self._measured()}
 
     def _store_versions(self) -> dict[tuple[str, ...], float]:
         return {
-            _labels(one): float(version[-_DIGITS_OF_VERSION:])
+            self._labels(one): float(version[-_DIGITS_OF_VERSION:])
             for one in self._measured()
             if (version := one.store_version).isdecimal()
         }
 
-
-def _labels(informer: Informer[Any]) -> tuple[str, ...]:
-    # Not the plural of the API: client-go's generated informers append an s to each kind, as in
-    # "deviceclasss".
-    resource = informer.resource
-    return ("kube-scheduler", resource.group, resource.version, f"{resource.kind.lower()}s")
+    def _labels(self, informer: Informer[Any]) -> tuple[str, ...]:
+        resource = informer.resource
+        plurals = self._kubernetes_version.includes(Change.INFORMERS_NAMED_BY_PLURAL)
+        name = resource.plural if plurals else f"{resource.kind.lower()}s"
+        return ("kube-scheduler", resource.group, resource.version, name)
 
 
 class _HandlerFunc(Generic[T]):
