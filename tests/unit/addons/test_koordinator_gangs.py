@@ -17,6 +17,7 @@ from proreus.addons.coscheduling.groups import (
     gangs_together,
     membership_of,
 )
+from proreus.framework import events
 from proreus.testing import Harness, make_node, make_pod
 
 TOGETHER = json.dumps(["default/a", "default/b"])
@@ -69,6 +70,21 @@ def test_gangs_that_start_together_wait_for_each_other(mode: str) -> None:
     assert bound(cluster, "a0", "a1", "b0") == []
     play(cluster, member("b1", "b", 2, groups=TOGETHER))
     assert bound(cluster, "a0", "a1", "b0", "b1") == ["a0", "a1", "b0", "b1"]
+
+
+def test_a_pod_wakes_those_of_the_gangs_that_start_with_its_own() -> None:
+    # Of a group of groups only the pod is asked that gates it, whichever gang is short.
+    plugin = harness(mode="plan").plugin(PlannedCoscheduling)
+    [added] = [
+        one
+        for one in plugin.events_to_register()
+        if (one.resource, one.action) == (events.POD, events.ADD)
+    ]
+    gated = member("a0", "a", 2, groups=TOGETHER)
+    others = [member("a1", "a", 2, groups=TOGETHER), member("b0", "b", 2, groups=TOGETHER)]
+    assert added.hint is not None
+    assert [added.hint(gated, None, other.pod) for other in others] == [True, True]
+    assert not added.hint(gated, None, member("c0", "c", 2).pod)
 
 
 def test_where_one_of_them_does_not_fit_neither_starts_nor_holds_anything() -> None:

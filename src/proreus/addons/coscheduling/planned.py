@@ -55,7 +55,11 @@ class PlannedCoscheduling(BaseCoscheduling):
         return ClusterEvent(resource, action, hint=hint, ungated_pods=self._ungated_pods)
 
     def _is_of_group(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
-        return new is not None and group_key(new) == group_key(pod.pod)
+        """Return whether another pod is of the same group, or of one that starts with it."""
+        if new is None:
+            return False
+        key, group = group_key(new), self.group(pod.pod)
+        return key == group_key(pod.pod) or (group is not None and key in group.together)
 
     def _may_help_of_group(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
         """Return whether a pod that goes makes room in a group that is full, or resources."""
