@@ -117,7 +117,7 @@ def _merge_set(defaults: PluginSet, own: PluginSet) -> PluginSet:
             ref = own.enabled[index]
         enabled.append(ref)
     enabled += [ref for index, ref in enumerate(own.enabled) if index not in replaced]
-    disabled = (*own.disabled, *defaults.disabled)
-    return PluginSet(
-        enabled=tuple(enabled), disabled=tuple(PluginRef(name=ref.name) for ref in disabled)
-    )
+    disabled = [PluginRef(name=ref.name) for ref in own.disabled]
+    # Once, unlike kube-scheduler: what is written loads to the same configuration.
+    disabled += [ref for ref in defaults.disabled if ref not in disabled]
+    return PluginSet(enabled=tuple(enabled), disabled=tuple(disabled))

@@ -99,8 +99,9 @@ def test_extenders_are_written_without_zeros(catalog, with_document):
     assert written["delayCacheUntilActive"] is True
 
 
-def test_what_is_written_loads_again(catalog, with_document):
-    gates = FeatureGates.parse("StorageCapacityScoring=true")
+@pytest.mark.parametrize("version", [V1_37, V1_38], ids=str)
+def test_what_is_written_loads_again(catalog, with_document, version):
+    gates = FeatureGates.from_list(("StorageCapacityScoring=true",), version)
     constraint = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}
     term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
     profile = {
@@ -136,11 +137,11 @@ def test_what_is_written_loads_again(catalog, with_document):
     config = effective_configuration(
         load(with_document(profiles=[profile]), catalog, gates), catalog
     )
-    text = to_yaml(config, FeatureGates())
+    text = to_yaml(config, gates)
     again = load(text, catalog, gates)
     # defaults are merged once more, which changes nothing but what "all disabled" had removed
     assert effective_configuration(again, catalog) == config
-    assert yaml.safe_load(text) == to_data(config, FeatureGates())
+    assert yaml.safe_load(text) == to_data(config, gates)
 
 
 @pytest.mark.parametrize("name", ["y", "on", "1e3", "010", "0o7", "1_0", "2020-01-01", "null", ""])

@@ -135,11 +135,6 @@ def test_disabling_at_a_point(score, points):
         ),
         ("Sort", {}, 'at least one bind plugin is needed for profile with scheduler name "p"'),
         (
-            "Sort Bind G1 G2",
-            {},
-            'at most one placement generate plugin is allowed for profile with scheduler name "p"',
-        ),
-        (
             "Sort Bind A",
             {"score": "B=-3"},
             "score plugins: total score of Score plugins could overflow",
@@ -312,5 +307,9 @@ def test_a_plugin_enabled_elsewhere_has_its_say_about_placements():
 
 
 def test_several_plugins_generate_placements_since_1_38():
-    result = expand(profile("Sort Bind G1 G2"), Catalog(), IN_1_38)
+    several = profile("Sort Bind G1 G2")
+    result = expand(several, Catalog(), IN_1_38)
     assert result.points["placementGenerate"] == ("G1", "G2")
+    text = 'at most one placement generate plugin is allowed for profile with scheduler name "p"'
+    with pytest.raises(ConfigError, match=text):
+        expand(several, Catalog(), IN_1_37)

@@ -205,7 +205,9 @@ def in_blue(app: str, **more: Any) -> Pod:
 def test_terms_with_a_namespace_selector(
     pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool
 ) -> None:
-    handle = FakeHandle(objects=[namespace("blue", team="x"), namespace("red"), namespace("me")])
+    handle = FakeHandle(
+        objects=[namespace("blue", team="x"), namespace("red"), namespace("default")]
+    )
     assert hints_of(handle).is_schedulable_after_pod_change(pod, old, new) is queued
 
 
