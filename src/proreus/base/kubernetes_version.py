@@ -107,10 +107,6 @@ class Change(Enum):
         V1_38,
         "TopologyPlacementGenerator takes a node with an empty topology label to be in no domain",
     )
-    ENTITY_TYPES = (
-        V1_38,
-        "CompositePodGroups are counted as entities of their own type, instead of as PodGroups",
-    )
     EQUAL_VICTIMS_BY_UID = (
         V1_38,
         "a victim without status.startTime counts as started after all others, and of equal "

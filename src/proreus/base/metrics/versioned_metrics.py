@@ -110,9 +110,9 @@ class VersionedMetrics(ProreusMetrics):
         self.counts_entities = self._new
         """Whether the version counts queued items by entity."""
         self.counts_trees = self.has(Change.METRICS_OF_1_38)
-        """Whether the version counts placements of CompositePodGroups."""
-        own_types = self.has(Change.ENTITY_TYPES)
-        self.entity_types = EntityTypes({} if own_types else {"compositepodgroup": "podgroup"})
+        """Whether the version counts CompositePodGroups as such, and their placements."""
+        as_groups = {} if self.counts_trees else {"compositepodgroup": "podgroup"}
+        self.entity_types = EntityTypes(as_groups)
         """The types under which the version counts entities."""
         describe(self, "1.37", self if self._new else MetricsRegistry())
         describe(self, "1.38", self if self.counts_trees else MetricsRegistry())
