@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from proreus.framework.events import ADD, PERSISTENT_VOLUME_CLAIM, ClusterEvent
+from proreus.framework.post_filter_result import Victims
 
 from ..networked_cluster import StandingStill, advance_loop_time
 from ..reserved_ports import reserved_port
@@ -374,6 +375,18 @@ async def test_an_ignorable_extender_cannot_stop_preemption(
     await world.attempt()
     assert (len(broken.calls), len(fair.calls)) == (1, 1)
     assert world.api.deleted == ["default/victim-n2"]
+
+
+async def test_candidates_without_victims_are_dropped_if_the_extender_that_may_add_some_fails(
+    make_cluster, configured, start_extender
+):
+    broken = await start_extender(preempt=web.Response(status=500))
+    world = make_cluster(configured(broken, "preempt", ignorable=True))
+    crowded(world)
+    victims = Victims((world.pod("victim-n1"),), 0)
+    extenders = world.scheduler.scheduling_cycle.extenders
+    proposed = {"n0": Victims((), 0), "n1": victims}
+    assert await extenders.preempt(world.pod("vip"), proposed) == {"n1": victims}
 
 
 # ---- bind ----------------------------------------------------------------------------------------

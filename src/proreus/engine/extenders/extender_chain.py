@@ -238,10 +238,9 @@ class ExtenderChain:
         """Return the preemption candidates that extenders accept, by node name.
 
         Candidates without victims are for extenders to add some; those that stay without are
-        dropped. Raises ``ExtenderError``. Without an interested extender, ``victims`` itself is
-        returned.
+        dropped, also where all extenders that could add some fail and are ignorable. Raises
+        ``ExtenderError``. If nothing changes, ``victims`` itself is returned.
         """
-        proposed = victims
         for extender in self._preempting(pod):
             if not victims:
                 break
@@ -258,7 +257,7 @@ class ExtenderChain:
                     raise ExtenderError(f'expected at least one victim pod on node "{name}"')
                 del left[name]
             victims = left
-        if victims is proposed:
+        if all(those.pods for those in victims.values()):
             return victims
         return {name: those for name, those in victims.items() if those.pods}
 
