@@ -18,11 +18,12 @@ from proreus.addons.device_share.devices import (
     NodeDevice,
     inventory_of,
 )
-from proreus.addons.device_share.fragmentation import RecentRequests
+from proreus.addons.device_share.fragmentation import RecentPods, Room
 from proreus.addons.device_share.hints import Hints, InvalidRequest, hints_of
 from proreus.addons.device_share.placement import most_used_first, place
 from proreus.addons.device_share.requests import PodDeviceRequest, Share, request_of
-from proreus.addons.device_share.usage import Grant, NodeDeviceUsage, start_of
+from proreus.addons.device_share.usage import Grant, NodeDeviceUsage, free_gpus, start_of
+from proreus.framework import NodeInfo, PodInfo
 from proreus.objects import ObjectMeta
 from proreus.testing import FakeHandle, Harness, make_node, make_pod
 
@@ -381,40 +382,108 @@ def test_instances_that_exist_are_left_to_node_resources_fit() -> None:
 # ---- fragmentation -------------------------------------------------------------------------------
 
 
-def test_the_waste_of_the_worked_example() -> None:
-    recent = RecentRequests(10, ((WHOLE, 1), (Share(1, 500, 0, 500), 1)))
-    node = usage(devices=GPUS[:1])
-    assert recent.fragmentation(node) == 0
-    node.add([Grant("gpu", 0, 500, 0, 500)])
-    assert recent.fragmentation(node) == 250
-    node.add([Grant("gpu", 0, 200, 0, 200)])
-    assert recent.fragmentation(node) == 300
+def pod_with_gpus(count: int, cpu: str = "1", **more: Any) -> PodInfo:
+    return make_pod("p", cpu, resources={"nvidia.com/gpu": count}, **more)
 
 
-def test_requests_count_as_much_as_the_gpus_they_ask_for() -> None:
-    recent = RecentRequests(10)
-    for share in (WHOLE, Share(1, 500, 0, 500)):
-        recent.note(share)
-    node = usage(devices=GPUS[:1])
-    node.add([Grant("gpu", 0, 500, 0, 500)])
-    assert round(recent.fragmentation(node)) == 333
+def seen(*pods: PodInfo, size: int = 10) -> RecentPods:
+    recent = RecentPods(size)
+    for pod in pods:
+        request = request_of(pod)
+        assert request is not None
+        recent.note(pod, request)
+    return recent
 
 
-def test_a_request_for_more_gpus_than_any_node_has_does_not_outweigh_the_others() -> None:
-    weights = []
-    for count in (256, 10**18):
-        recent = RecentRequests(10)
-        for share in (Share(count, 1000, 0, 1000), *[Share(1, 500, 0, 500)] * 7):
-            recent.note(share)
-        weights.append(dict(recent._kinds)[Share(count, 1000, 0, 1000)])
-    assert weights[0] == weights[1]
+def usable(recent: RecentPods, node: NodeInfo, usage: NodeDeviceUsage, cpu: int = 0) -> float:
+    """Return the usable thousandths beside a pod with so much CPU."""
+    kind = recent.kind(node, usage.inventory)
+    free_cpu = node.allocatable["cpu"] - cpu
+    return recent.usable(Room(kind, free_cpu, node.allocatable["memory"], free_gpus(usage)))
+
+
+def free_node(cpu: str = "16", **more: Any) -> NodeInfo:
+    node = NodeInfo("a")
+    node.set_node(make_node("a", cpu, **more))
+    return node
+
+
+def test_gpus_that_the_cpus_of_the_node_do_not_suffice_for_are_wasted() -> None:
+    recent = seen(pod_with_gpus(1, "12"))
+    two_free = usage(*range(6))
+    assert usable(recent, free_node(), two_free) == 1000
+    assert usable(recent, free_node(), two_free, cpu=4000) == 1000
+    assert usable(recent, free_node(), two_free, cpu=8000) == 0
 
 
 def test_gpus_that_are_too_few_are_wasted() -> None:
-    recent = RecentRequests(10)
-    recent.note(Share(4, 1000, 0, 1000))
-    assert recent.fragmentation(usage(0, 1, 2, 3, 4)) == 3000
-    assert recent.fragmentation(usage(0, 1, 2, 3)) == 0
+    recent = seen(pod_with_gpus(4))
+    assert usable(recent, free_node(), usage(0, 1, 2, 3, 4)) == 0
+    assert usable(recent, free_node(), usage(0, 1, 2, 3)) == 4000
+
+
+def test_before_any_pod_is_seen_whole_gpus_are_usable() -> None:
+    part_used = usage(*range(6))
+    part_used.add([Grant("gpu", 6, 300, 0, 300)])
+    assert usable(RecentPods(10), free_node(), part_used) == 1000
+
+
+def test_what_is_left_of_a_shared_gpu_is_usable_by_pods_that_ask_for_so_little() -> None:
+    one = usage(*range(7))
+    one.add([Grant("gpu", 7, 500, 0, 500)])
+    half = make_pod("p", metadata={"annotations": {"gpu-fraction": "0.5"}})
+    assert usable(seen(half), free_node(), one) == 500
+    one.add([Grant("gpu", 7, 100, 0, 100)])
+    assert usable(seen(half), free_node(), one) == 0
+
+
+def test_gpus_of_a_node_that_recent_pods_cannot_run_on_are_wasted() -> None:
+    elsewhere = pod_with_gpus(1, node_selector={"model": "b"})
+    assert usable(seen(elsewhere), free_node(labels={"model": "a"}), usage()) == 0
+    assert usable(seen(elsewhere), free_node(labels={"model": "b"}), usage()) == 8000
+    tainted = free_node(taints=["model=a:NoSchedule"])
+    assert usable(seen(pod_with_gpus(1)), tainted, usage()) == 0
+
+
+def test_pods_with_several_gpus_are_replayed_first() -> None:
+    recent = seen(*[pod_with_gpus(1, "1")] * 7, pod_with_gpus(8, "9"), size=8)
+    assert usable(recent, free_node("9"), usage()) == 8000
+
+
+def test_mig_instances_are_replayed_by_their_slices() -> None:
+    cards = tuple(NodeDevice(n, memory=40 * GIB, mig=True) for n in range(2))
+    profile = make_pod("p", resources={"nvidia.com/mig-3g.20gb": 3})
+    assert usable(seen(profile), free_node(), usage(devices=cards)) == 1500
+
+
+def test_the_pods_that_are_replayed_change_as_others_are_seen() -> None:
+    recent = seen(*[pod_with_gpus(8)] * 2, size=2)
+    assert usable(recent, free_node(), usage(0)) == 0
+    generation = recent.generation
+    for pod in [pod_with_gpus(1)] * 2:
+        recent.note(pod, PodDeviceRequest("nvidia", (WHOLE,)))
+    assert recent.generation == generation + 1
+    assert usable(recent, free_node(), usage(0)) == 7000
+
+
+def test_scores_are_kept_as_long_as_the_same_pods_come() -> None:
+    recent = seen(*[pod_with_gpus(1)] * 4, size=4)
+    generation = recent.generation
+    for _ in range(20):
+        recent.note(pod_with_gpus(1), PodDeviceRequest("nvidia", (WHOLE,)))
+    assert recent.generation == generation
+
+
+def test_a_pod_without_gpus_avoids_the_cpus_that_gpus_need() -> None:
+    args = {"DeviceShare": {"scoringStrategy": {"type": "LeastFragmented"}}}
+    nodes = [
+        make_node(name, cpu, resources={"nvidia.com/gpu": 2})
+        for name, cpu in (("scarce", "16"), ("ample", "64"))
+    ]
+    cluster = Harness([DeviceShare], nodes, args=args, weights={"DeviceShare": 100})
+    cluster.schedule(make_pod("seen", "8", resources={"nvidia.com/gpu": 2}))
+    cluster.remove("Pod", "seen")
+    assert cluster.schedule(make_pod("plain", "9")).node == "ample"
 
 
 def test_a_pod_goes_where_it_leaves_the_most_for_the_others() -> None:

@@ -13,9 +13,10 @@ nobody else.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proreus.addons.device_share.annotations import InvalidClaim, claimed_devices
 from proreus.addons.device_share.devices import (
@@ -28,7 +29,7 @@ from proreus.addons.device_share.devices import (
 from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.placement import most_used_first, place
 from proreus.addons.device_share.requests import PodDeviceRequest, Share, request_of
-from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
+from proreus.addons.device_share.usage import DeviceState, DeviceUsage, Grant, NodeDeviceUsage
 from proreus.addons.pod_charges import PodCharges, bound_at, of_cluster
 from proreus.framework import Handle, NodeInfo, PodInfo, is_provided
 from proreus.objects import NODES, PODS, Node, Pod
@@ -52,11 +53,23 @@ class DeviceCharge:
         return self.claimant is not None and self.checked_with is not inventory
 
 
+class _KnownState(NamedTuple):
+    """The use of a node's devices, and what it was computed from."""
+
+    inventory: Inventory
+    changes: int
+    pods: tuple[PodInfo, ...]
+    state: DeviceState
+
+
 class DeviceAccounts:
     """The devices of all nodes and their pods; one instance for all profiles of a scheduler."""
 
     def __init__(self, handle: Handle) -> None:
-        self._invalidate = handle.invalidate_results
+        self._handle = handle
+        self._changes: Counter[str] = Counter()
+        """How often the charges of a node changed."""
+        self._states: dict[str, _KnownState] = {}
         self._charges = PodCharges(handle, "DeviceShare", self._claim)
         self._inventories: dict[str, tuple[Node | None, DeviceObject | None, Inventory]] = {}
         self.objects = handle.store(DEVICES)
@@ -70,6 +83,10 @@ class DeviceAccounts:
         """Return the accounts that belong to a handle's nodes, creating them if there are none."""
         return of_cluster(handle, DeviceAccounts, lambda: DeviceAccounts(handle.shared))
 
+    def _invalidate(self, node_name: str) -> None:
+        self._changes[node_name] += 1
+        self._handle.invalidate_results(node_name)
+
     def _object_changed(self, old: DeviceObject | None, new: DeviceObject | None) -> None:
         found = new or old
         assert found is not None
@@ -77,7 +94,8 @@ class DeviceAccounts:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if new is None and old is not None:
-            self._inventories.pop(old.metadata.name, None)
+            for by_node in (self._inventories, self._states, self._changes):
+                by_node.pop(old.metadata.name, None)
 
     def _claim(self, pod: Pod) -> DeviceCharge | None:
         info = PodInfo(pod)
@@ -122,6 +140,17 @@ class DeviceAccounts:
         inventory = inventory_of(node, found)
         self._inventories[node.name] = (node.node, found, inventory)
         return inventory
+
+    def state(self, node: NodeInfo) -> DeviceState:
+        """Return the use of a node's devices, computed once as long as nothing changes."""
+        basis = self.inventory(node), self._changes[node.name], tuple(node.pods.values())
+        known = self._states.get(node.name)
+        if known is None or known.inventory is not basis[0] or known[1:3] != basis[1:]:
+            # Checking claims may change the charges.
+            state = DeviceState.of(self.usage(node))
+            known = _KnownState(basis[0], self._changes[node.name], basis[2], state)
+            self._states[node.name] = known
+        return known.state
 
     def usage(self, node: NodeInfo, without: Container[str] = ()) -> NodeDeviceUsage:
         """Return the use of a node's devices by its pods, without the pods of some UIDs."""

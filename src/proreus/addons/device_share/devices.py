@@ -158,10 +158,6 @@ class Inventory:
         return gpus or bool(self.fixed_profiles)
 
 
-NOTHING = Inventory()
-"""The inventory of a node without devices."""
-
-
 def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:
     """Return the devices of a node: of its Device object if it has one, else of the node itself."""
     partitions: tuple[Partition, ...] = ()

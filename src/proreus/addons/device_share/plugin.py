@@ -6,16 +6,18 @@ where a node's agent, and this plugin after a restart, reads them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
+import numpy as np
 from pydantic import Field
 
 from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
 from proreus.addons.device_share.annotations import HAMI_NODE, result_annotations
-from proreus.addons.device_share.devices import DEVICES, NOTHING, WHOLE
-from proreus.addons.device_share.fragmentation import RecentRequests
+from proreus.addons.device_share.devices import DEVICES, WHOLE
+from proreus.addons.device_share.fragmentation import RecentPods, cpu_and_memory
 from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.placement import (
     DeviceOrder,
@@ -24,7 +26,12 @@ from proreus.addons.device_share.placement import (
     place,
 )
 from proreus.addons.device_share.requests import PodDeviceRequest, request_of
-from proreus.addons.device_share.usage import NodeDeviceUsage
+from proreus.addons.device_share.usage import (
+    DeviceState,
+    Grant,
+    NodeDeviceUsage,
+    free_gpus,
+)
 from proreus.addons.min_max import min_max_normalize
 from proreus.framework import (
     MAX_SCORE,
@@ -54,6 +61,9 @@ from proreus.objects import PODS, Pod
 NO_DEVICES = Status.unresolvable("node(s) had too few devices")
 IN_USE = Status.unschedulable("Insufficient free devices")
 KEPT_FREE = Status.unresolvable("node(s) are kept for GPU pods")
+_LEAST = np.iinfo(np.int64).min
+_MOST_REQUESTS = 1024
+"""The number of different requests of which the placements are kept."""
 _LONGEST_LABEL = 63
 """Characters of a label's value; names of nodes may have more."""
 
@@ -69,7 +79,7 @@ class DeviceScoringStrategy(ConfigModel):
     """The order of nodes, and of the devices of a node.
 
     ``LeastAllocated`` spreads pods, ``MostAllocated`` is best fit, ``LeastFragmented`` leaves as
-    little as possible that the pods seen lately could not use.
+    much as possible that the pods seen lately could use.
     """
 
     type: Literal["LeastAllocated", "MostAllocated", "LeastFragmented"] = "LeastAllocated"
@@ -97,8 +107,8 @@ class DeviceShareArgs(PluginArgs):
 
     scoring_strategy: DeviceScoringStrategy = DeviceScoringStrategy()
     cpu_only_pods: Literal["Avoid", "Reject", "Allow"] = "Avoid"
-    recent_requests: int = Field(1000, ge=1)
-    """The number of recent requests for ``LeastFragmented``."""
+    recent_requests: int = Field(1024, ge=1)
+    """The number of recent pods with GPUs for ``LeastFragmented``."""
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check that a resource counts."""
@@ -106,6 +116,27 @@ class DeviceShareArgs(PluginArgs):
         if not any(weights):
             where = field_errors.child(path, "scoringStrategy", "resources")
             yield field_errors.invalid(where, weights, "one of the weights must be > 0")
+
+
+class Placement(NamedTuple):
+    """What is left of the GPUs of a node beside the devices of a pod.
+
+    ``used``: percent of the node's devices of that type, by the weights of the strategy. ``left``:
+    free thousandths of each GPU, the least first.
+    """
+
+    used: int
+    left: tuple[int, ...]
+
+
+class Demand(NamedTuple):
+    """The request of a pod, and its placements by the use of a node's devices.
+
+    Nodes are many, but few differ in their devices and the use of them.
+    """
+
+    request: PodDeviceRequest
+    placements: WeakKeyDictionary[DeviceState, Placement | None]
 
 
 class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
@@ -119,14 +150,14 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         super().__init__(args, handle)
         self._accounts = DeviceAccounts.of(handle)
         # Asked for each node in turn.
-        self._request_of = lru_cache(maxsize=1)(valid_request)
-        self._recent: RecentRequests | None = None
-        self._order: DeviceOrder = least_used_first
-        if args.scoring_strategy.type == "MostAllocated":
-            self._order = most_used_first
-        elif args.scoring_strategy.type == "LeastFragmented":
-            self._recent = RecentRequests(args.recent_requests)
-            self._order = self._recent.least_added_waste_first
+        self._demand_of = lru_cache(maxsize=1)(self._new_demand)
+        self._placements_of = lru_cache(maxsize=_MOST_REQUESTS)(_new_placements)
+        self._recent: RecentPods | None = None
+        self._avoids = args.cpu_only_pods != "Allow"
+        spreads = args.scoring_strategy.type == "LeastAllocated"
+        self._order: DeviceOrder = least_used_first if spreads else most_used_first
+        if args.scoring_strategy.type == "LeastFragmented":
+            self._recent = RecentPods(args.recent_requests)
             handle.on_change(PODS, self._note_request)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -139,22 +170,27 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
             ClusterEvent(DEVICES.id, events.ALL),
         )
 
+    def _new_demand(self, pod: PodInfo) -> Demand | None:
+        request = valid_request(pod)
+        return None if request is None else Demand(request, self._placements_of(request))
+
     def _note_request(self, old: Pod | None, new: Pod | None) -> None:
         if self._recent is None or old is not None or new is None:
             return
-        request = valid_request(PodInfo(new))
-        for share in () if request is None else request.shares:
-            if share.type == "gpu":
-                self._recent.note(share)
+        pod = PodInfo(new)
+        request = valid_request(pod)
+        if request is not None:
+            self._recent.note(pod, request)
 
     # ---- Filter --------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return the request of the pod."""
+        """Return the request of the pod, for ``LeastFragmented`` with its CPU and memory."""
         try:
-            return request_of(pod) or "no device"
+            request = request_of(pod) or "no device"
         except InvalidRequest as error:
             return str(error)
+        return request if self._recent is None else (request, *cpu_and_memory(pod))
 
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
         """Return the generation of recent requests, on which ``LeastFragmented`` depends."""
@@ -174,48 +210,66 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Reject a node that lacks the devices."""
-        request, inventory = self._request_of(pod), self._accounts.inventory(node)
-        if request is None:
+        demand, devices = self._demand_of(pod), self._accounts.state(node)
+        inventory = devices.usage.inventory
+        if demand is None:
             rejects = self.args.cpu_only_pods == "Reject" and inventory.has_gpus
             return KEPT_FREE if rejects else None
-        if inventory == NOTHING:
+        if not inventory.devices and not inventory.fixed_profiles:
             return NO_DEVICES
         # Many combinations of devices may be tried on one node.
         state.check_budget(self.name, "Filter")
-        if place(self._accounts.usage(node), request, self._order) is not None:
+        if self._placement(devices, demand) is not None:
             return None
         # Preemption would be in vain where not even an empty node fits.
-        fits_empty = place(NodeDeviceUsage(inventory), request, self._order) is not None
-        return IN_USE if fits_empty else NO_DEVICES
+        empty = DeviceState.of(NodeDeviceUsage(inventory))
+        return NO_DEVICES if self._placement(empty, demand) is None else IN_USE
+
+    def _placement(self, devices: DeviceState, demand: Demand) -> Placement | None:
+        """Return where a pod's devices are on a node, None if they do not fit."""
+        try:
+            return demand.placements[devices]
+        except KeyError:
+            grants = place(devices.usage, demand.request, self._order)
+            found = None if grants is None else self._placement_of(devices.usage, demand, grants)
+            demand.placements[devices] = found
+            return found
+
+    def _placement_of(
+        self, usage: NodeDeviceUsage, demand: Demand, grants: Sequence[Grant]
+    ) -> Placement:
+        usage.add(grants)
+        used, left = self._used_percent(usage, demand.request), free_gpus(usage)
+        usage.add(grants, sign=-1)
+        return Placement(used, left)
 
     # ---- Score ---------------------------------------------------------------------------------
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score a node by the strategy, or for pods without devices by whether it has GPUs."""
-        request, inventory = self._request_of(pod), self._accounts.inventory(node)
-        if request is None:
-            avoids = self.args.cpu_only_pods != "Allow"
-            return MAX_SCORE if avoids and not inventory.has_gpus else 0
-        if inventory == NOTHING:
-            return 0
+        demand, devices = self._demand_of(pod), self._accounts.state(node)
+        inventory = devices.usage.inventory
+        if demand is None and self._recent is None:
+            return MAX_SCORE if self._avoids and not inventory.has_gpus else 0
         state.check_budget(self.name, "Score")
-        usage = self._accounts.usage(node)
-        grants = place(usage, request, self._order)
-        if grants is None:
-            return 0
+        placement = None if demand is None else self._placement(devices, demand)
         if self._recent is not None:
-            return self._recent.score(usage, grants)
-        usage.add(grants)
-        used = self._used_percent(usage, request)
+            left = devices.free if placement is None else placement.left
+            avoided = demand is None and self._avoids and inventory.has_gpus
+            return self._recent.score(node, inventory, pod, devices.free, left) - avoided
+        if placement is None:
+            return 0
         least = self.args.scoring_strategy.type == "LeastAllocated"
-        return MAX_SCORE - used if least else used
+        return MAX_SCORE - placement.used if least else placement.used
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Give the best node 100; pods without devices have their scores already."""
-        if self._request_of(pod) is None:
-            return scores
+        """Give the best node 100; pods without devices may have their scores already."""
         if self._recent is not None:
-            return min_max_normalize(scores)
+            # Of nodes that differ by less than a hundredth of the range, the best one wins, too.
+            lower = np.minimum(min_max_normalize(scores), MAX_SCORE - 1)
+            return np.where(scores == scores.max(initial=_LEAST), MAX_SCORE, lower)
+        if self._demand_of(pod) is None:
+            return scores
         most = int(scores.max(initial=0))
         return scores * MAX_SCORE // most if most else scores
 
@@ -278,3 +332,9 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         except ApiError as error:
             return Status.error(f"writing the devices of pod {pod.key}: {error}")
         return None
+
+
+def _new_placements(
+    request: PodDeviceRequest,
+) -> WeakKeyDictionary[DeviceState, Placement | None]:
+    return WeakKeyDictionary()

@@ -8,9 +8,10 @@ slices, and may begin at certain ones only (``nvidia-smi mig -lgipp``). On an A1
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from weakref import WeakValueDictionary
 
 from proreus.addons.device_share.devices import WHOLE, Inventory, NodeDevice
 from proreus.addons.device_share.requests import PodDeviceRequest, Share
@@ -174,6 +175,35 @@ class NodeDeviceUsage:
             for one in self.of_type(share.type)
             if request.allows(one.device) and group not in one.groups and one.fits(share)
         ]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class DeviceState:
+    """The devices of a node and their use: one object for all nodes where these are equal.
+
+    ``free``: thousandths of each GPU, the least first. ``usage`` must be left as it is.
+    """
+
+    usage: NodeDeviceUsage
+    free: tuple[int, ...]
+
+    @classmethod
+    def of(cls, usage: NodeDeviceUsage) -> DeviceState:
+        """Return the state of a node; the same object as long as an equal one is in use."""
+        devices = usage.by_key.values()
+        key = usage.inventory, tuple((*one.state, frozenset(one.groups)) for one in devices)
+        found = _states.get(key)
+        if found is None:
+            found = _states[key] = cls(usage, free_gpus(usage))
+        return found
+
+
+_states: WeakValueDictionary[Hashable, DeviceState] = WeakValueDictionary()
+
+
+def free_gpus(usage: NodeDeviceUsage) -> tuple[int, ...]:
+    """Return the free thousandths of each GPU, the least first."""
+    return tuple(sorted(WHOLE - one.used_milli for one in usage.of_type("gpu")))
 
 
 # ---- MIG instances -------------------------------------------------------------------------------
