@@ -177,8 +177,8 @@ class ClusterEvent:
     such event moves the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that
     knows which pods an event lets pass names them by ``ungated_pods``; without it, PreEnqueue runs
     again for every pod that the plugin gates. ``pre_queueing_hint`` names the pods that an event
-    may help (gate SchedulerPreQueueingHints, from Kubernetes 1.37 on); all others are not looked
-    at, for this plugin and for those that name none.
+    may help (gate SchedulerPreQueueingHints, from Kubernetes 1.37 on): the plugin's hint is not
+    called for others, in 1.37 those of plugins that name none neither.
     """
 
     resource: str
