@@ -137,10 +137,13 @@ oracle-fuzz: $(INSTALLED) $(ORACLE_PROGRAM) ## compare proreus with kube-schedul
 
 SINCE ?= 1.37
 
+# Another program than that of SINCE, such as a copy of that of an older patch release.
+BEFORE ?=
+
 oracle-changes: $(INSTALLED) $(ORACLE_PROGRAM) ## compare two versions of kube-scheduler on random cases: make oracle-changes KUBERNETES=1.38 SINCE=1.37
-	@$(MAKE) --no-print-directory oracle KUBERNETES=$(SINCE)
-	$(ASK_ORACLE).fuzz $(ORACLE_PROGRAM) $(ORACLE_FUZZ) --against $(ORACLE)/build/oracle-$(SINCE) \
-		--out $(ORACLE)/build/changes-$(SINCE)-$(KUBERNETES).jsonl
+	@test -n "$(BEFORE)" || $(MAKE) --no-print-directory oracle KUBERNETES=$(SINCE)
+	$(ASK_ORACLE).fuzz $(ORACLE_PROGRAM) $(ORACLE_FUZZ) --against $(or $(BEFORE),$(ORACLE)/build/oracle-$(SINCE)) \
+		--out $(ORACLE)/build/changes-$(KUBERNETES).jsonl
 
 ORACLE_CASES ?=
 
