@@ -20,7 +20,7 @@ from proreus.insight.explain.explanation import (
 )
 from proreus.insight.explain.group_help import LIMIT_SECONDS, help_for_group
 from proreus.insight.explain.group_trial import GroupTrial
-from proreus.insight.explain.groups import PodsOfGroup, group_of
+from proreus.insight.explain.groups import PodsOfGroup, group_of, missing_object_of
 from proreus.insight.explain.nodes import explain_node
 from proreus.insight.explain.preemptions import Preemption, recent_preemptions
 from proreus.insight.explain.queues import explain_queue, explain_waiting, group_message
@@ -106,10 +106,8 @@ class Explainer:
         if record is not None and record.failure is not None:
             return record.failure.message
         queued = self._scheduler.queue.get(key)
-        group = None if queued is None else group_of(self._scheduler, queued.pod)
-        if group is None or not group.missing:
-            return ""
-        return f"{group.missing} does not exist: the pod waits until it is created"
+        missing = "" if queued is None else missing_object_of(self._scheduler, queued.pod)
+        return missing and f"{missing} does not exist: the pod waits until it is created"
 
     def preemptions(self, limit: int) -> tuple[Preemption, ...]:
         """Return the recorded preemptions, the latest first."""

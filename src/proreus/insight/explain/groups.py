@@ -73,6 +73,17 @@ def group_of(scheduler: Scheduler, pod: Pod) -> PodsOfGroup | None:
     return None if described is None else _of_plugin(scheduler, described)
 
 
+def missing_object_of(scheduler: Scheduler, pod: Pod) -> str:
+    """Return the object without which a pod's PodGroup is not tried, "" if there is none.
+
+    Unlike ``group_of`` it does not go through the group's pods, so that lists can ask for each.
+    """
+    key = pod_group_entity_key(pod)
+    if key is None or not scheduler.schedules_groups or _root(scheduler, key) is not None:
+        return ""
+    return _missing(scheduler, key, key.namespaced_name)
+
+
 def _of_entity(
     scheduler: Scheduler, key: EntityKey, described: PodGroupDescription | None
 ) -> PodsOfGroup:

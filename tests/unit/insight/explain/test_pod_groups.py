@@ -252,6 +252,7 @@ def test_a_group_without_its_object(make: Any, kind: str) -> None:
         # No attempt says why: lists have what is missing.
         why = groups.world.explainer.why_waiting("default/one")
         assert why == "PodGroup default/g does not exist: the pod waits until it is created"
+        assert groups.world.explainer.why_waiting("default/unknown") == ""
     queue = groups.world.explainer.queue()
     if groups.kind != "Coscheduling permit":
         assert ("error",) not in [one.plugins for one in queue.reasons]
