@@ -38,8 +38,9 @@ class _Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        meant = similar(args[0], self.list_commands(ctx))
-        if meant not in ("", args[0]):
+        # A start does not read the entry points of a command that is there.
+        unknown = self.get_command(ctx, args[0]) is None
+        if unknown and (meant := similar(args[0], self.list_commands(ctx))):
             raise click.UsageError(f"No such command '{args[0]}'. Did you mean '{meant}'?", ctx)
         return super().resolve_command(ctx, args)
 

@@ -54,6 +54,14 @@ def test_an_unknown_command_is_an_error(capsys):
     assert "No such command 'simulat'. Did you mean 'simulate'?" in capsys.readouterr().err
 
 
+def test_a_known_command_starts_without_reading_entry_points(monkeypatch, capsys):
+    def registered(group):
+        raise AssertionError(group)
+
+    monkeypatch.setattr("proreus.process.cli.commands.registered", registered)
+    assert run("version") == 0
+
+
 @pytest.mark.parametrize("name", ["new-plugin", "plugins", "example", "crds", "chart"])
 def test_every_option_has_a_help_text(name):
     command = proreus_command.get_command(click.Context(proreus_command), name)
