@@ -37,4 +37,4 @@ class ProcessState(Struct):
         if not holder:
             return "this instance does not lead, and knows no other that does"
         pod = holder.partition("_")[0]
-        return f"this instance does not lead: ask {pod}, which holds the Lease (as {holder})"
+        return f"this instance does not lead; ask {pod}, which holds the Lease (as {holder})"

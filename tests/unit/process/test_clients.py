@@ -73,7 +73,7 @@ def test_a_standby_names_who_leads():
     assert state.standby() == "this instance does not lead, and knows no other that does"
     state.leader = lambda: "proreus-5d9f-x2x_0c1f"
     assert state.standby() == (
-        "this instance does not lead: ask proreus-5d9f-x2x, which holds the Lease "
+        "this instance does not lead; ask proreus-5d9f-x2x, which holds the Lease "
         "(as proreus-5d9f-x2x_0c1f)"
     )
     state.leads = True

@@ -26,7 +26,7 @@ async def test_the_overview_counts_and_says_why_pods_wait(world, browser):
 
 
 async def test_a_standby_a_refused_reload_and_a_disabled_plugin_are_seen(world, browser):
-    world.standby = "this instance does not lead: ask proreus-1"
+    world.standby = "this instance does not lead; ask proreus-1"
     world.reload = {"result": "failure", "time": "2026-01-01T00:00:00", "error": "no <such> field"}
     world.plugins = [
         {

@@ -187,7 +187,7 @@ async def test_too_many_too_much_and_too_late(world, browser, monkeypatch):
     monkeypatch.setattr(world.dry_runs, "answer", slow)
     assert await send(browser) == 504
     assert "did not answer in time" in browser.text
-    world.standby = "this instance does not lead: ask proreus-1"
+    world.standby = "this instance does not lead; ask proreus-1"
     assert await send(browser) == 503
     assert "ask proreus-1" in browser.text
 
