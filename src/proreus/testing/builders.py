@@ -50,8 +50,10 @@ def make_node(
     ``cpu``, ``memory``, ``pods``: allocatable amounts, as quantities (``"500m"``, ``"8Gi"``) or
     numbers of cores, bytes and pods. ``resources``: further ones by resource name. ``taints``:
     ``key=value:Effect`` or ``key:Effect``. ``images``: size in bytes by name. ``status`` overrides
-    fields of the status. The label ``kubernetes.io/hostname`` is always set.
+    fields of the status. The label ``kubernetes.io/hostname`` is always set. Raises ``ValueError``
+    for a field in snake_case.
     """
+    _require_names_as_in_yaml(status or {})
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
     return decoder_for(Node).convert(
         {
@@ -151,7 +153,7 @@ def _require_names_as_in_yaml(value: object) -> None:
 _FREE_KEYS = frozenset(
     {
         *("annotations", "labels", "matchLabels", "nodeSelector"),
-        *("allocated", "capacity", "limits", "overhead", "requests"),
+        *("allocatable", "allocated", "capacity", "limits", "overhead", "requests"),
         *("options", "volumeAttributes"),
     }
 )

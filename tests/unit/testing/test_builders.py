@@ -77,6 +77,8 @@ def test_what_would_be_ignored_is_an_error() -> None:
         make_pod(affinity={"node_affinity": {}})
     with pytest.raises(ValueError, match="not 'owner_references'"):
         make_pod(metadata={"owner_references": []})
+    with pytest.raises(ValueError, match="not 'declared_features'"):
+        make_node("n", status={"declared_features": ["InPlacePodVerticalScaling"]})
     with pytest.raises(ValueError, match="key=value:Effect or key:Effect, not 'gpu'"):
         make_node("n", taints=["gpu"])
     assert make_pod(labels={"app_name": "web"}).labels == {"app_name": "web"}
