@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from proreus.base.feature_gate_table import gates_of, gates_of_other_components
-from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, V1_38, KubernetesVersion
+from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
+from proreus.objects.scheduling import COMPOSITE_POD_GROUPS
 
 JsonObject = dict[str, Any]
 
@@ -44,7 +45,6 @@ def _names(version: KubernetesVersion) -> frozenset[str]:
 
 
 def _object(one: JsonObject, version: KubernetesVersion) -> JsonObject:
-    if one.get("kind") != "CompositePodGroup":
+    if one.get("kind") != COMPOSITE_POD_GROUPS.kind:
         return one
-    group = "v1beta1" if version >= V1_38 else "v1alpha3"
-    return one | {"apiVersion": f"scheduling.k8s.io/{group}"}
+    return one | {"apiVersion": COMPOSITE_POD_GROUPS.as_of(version).api_version}

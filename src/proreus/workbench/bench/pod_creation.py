@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from proreus.base.errors import NotFound, ProreusError
-from proreus.base.kubernetes_version import V1_37
+from proreus.base.kubernetes_version import SUPPORTED_VERSIONS
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS
 from proreus.workbench.bench import devices, objects
 from proreus.workbench.bench.api import Api, RestMapping, encode, for_each, retry_until_served
@@ -124,8 +124,9 @@ class PodCreation:
             await for_each(bodies, create)
 
     async def _served_composites(self) -> _Served:
-        """Return how the apiserver serves CompositePodGroups: up to 1.37 in an older version."""
-        for resource in (COMPOSITE_POD_GROUPS, COMPOSITE_POD_GROUPS.as_of(V1_37)):
+        """Return how the apiserver serves CompositePodGroups, in the newest version that it has."""
+        for version in sorted(SUPPORTED_VERSIONS, reverse=True):
+            resource = COMPOSITE_POD_GROUPS.as_of(version)
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             with suppress(NotFound, KeyError):
                 return _Served(resource.api_version, await self._api.rest_mapping_for(kind))
