@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -57,7 +58,7 @@ class Families:
     def maker(self, family: str, seed: str) -> Maker:
         """Return a function that makes the cases of a family, by number, always the same.
 
-        Raises ``KeyError`` with all names if there is no such family.
+        Ends the program with all names if there is no such family.
         """
         named = f"{family}-{seed}"
         if family in self._files:
@@ -70,7 +71,7 @@ class Families:
             return lambda number: variations.make(family, f"{named}-{number}")
         if family in GRAMMARS:
             return lambda number: draw_case(family, f"{named}-{number}")
-        raise KeyError(f"no family {family}; there are {', '.join(self.names())}")
+        sys.exit(f"no family {family}; there are {', '.join(self.names())}")
 
 
 def in_batches(make: Maker, count: int, size: int = 100) -> Iterator[list[JsonObject]]:
