@@ -66,14 +66,14 @@ class Change(Enum):
         "versions without their build, refuses negative amounts and values that it does not know, "
         "gives a device with shares to nobody alone, and rejects nodes with unfinished pools",
     )
-    BIND_MOUNT_OPTIONS_REQUIRE_FEATURE = (
-        V1_37,
-        "NodeDeclaredFeatures requires VolumeBindMountOptions for volume mounts with such options",
-    )
     BINDING_RETRIED = (
         V1_37,
         "a binding that the apiserver failed to create, or could not be asked for, is tried four "
         "times within a third of a second, as status patches are",
+    )
+    BIND_MOUNT_OPTIONS_REQUIRE_FEATURE = (
+        V1_37,
+        "NodeDeclaredFeatures requires VolumeBindMountOptions for volume mounts with such options",
     )
     BUDGETS_SELECT_AS_CONTROLLER = (
         V1_38,
@@ -126,14 +126,14 @@ class Change(Enum):
         "the pods of a group that does not fit, and groups below it, name that group; why it does "
         "not fit stands in its own condition alone",
     )
+    FIRST_EXHAUSTED_BUDGET = (
+        V1_37,
+        "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",
+    )
     FIRST_GATED_POD_GATES = (
         V1_38,
         "PreEnqueue of a pod group ends at its first gated pod: the others are not asked, and do "
         "not count as pods that no plugin rejects",
-    )
-    FIRST_EXHAUSTED_BUDGET = (
-        V1_37,
-        "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",
     )
     FIT_SCORES_POD_LEVEL = (
         V1_38,
@@ -191,6 +191,11 @@ class Change(Enum):
         "the metrics of 1.38: label entity in place of type, and of metrics of pod groups; label "
         "preemptor and victim of preemptions by groups; CompositePodGroups count in placements",
     )
+    NAMED_PODS_BY_PLUGIN = (
+        V1_38,
+        "a plugin that names the pods which an event concerns narrows its own hints only, also "
+        "where there are CompositePodGroups; all pods are looked at if another one names none",
+    )
     NAMESPACE_SELECTOR_MERGED = (
         V1_37,
         "InterPodAffinity evaluates a namespaceSelector once: one that matches a namespace "
@@ -199,11 +204,6 @@ class Change(Enum):
     NIL_DEVICE_SELECTOR_SELECTS_NOTHING = (
         V1_37,
         "a DeviceTaintRule without deviceSelector applies to no device, instead of all",
-    )
-    NAMED_PODS_BY_PLUGIN = (
-        V1_38,
-        "a plugin that names the pods which an event concerns narrows its own hints only, also "
-        "where there are CompositePodGroups; all pods are looked at if another one names none",
     )
     NODE_ALLOCATABLE_OVERHEAD = (
         V1_37,
@@ -223,15 +223,6 @@ class Change(Enum):
         V1_37,
         "a plugin that registers additions of nodes is not registered for changes of taints too",
     )
-    PLACEMENTS_CONFIGURED = (
-        V1_38,
-        "the configuration has percentageOfPlacementsToScore and plugins.placementFeasible; "
-        "plugins that v1 no longer supports are refused at all points of placements",
-    )
-    PLACEMENTS_INTERSECTED = (
-        V1_38,
-        "a profile may have several plugins that generate placements, which are intersected",
-    )
     OVERHEAD_BY_CONTAINER = (
         V1_38,
         "what a device takes for each container counts while that container runs, so of an init "
@@ -241,14 +232,23 @@ class Change(Enum):
         V1_38,
         "/metrics/resources has no limit of a pod for cpu or memory unless all its containers have",
     )
-    POD_GROUP_ENTITIES = (
-        V1_37,
-        "a pod group is queued, tried and backed off as a whole, and preempts as a whole",
+    PLACEMENTS_CONFIGURED = (
+        V1_38,
+        "the configuration has percentageOfPlacementsToScore and plugins.placementFeasible; "
+        "plugins that v1 no longer supports are refused at all points of placements",
+    )
+    PLACEMENTS_INTERSECTED = (
+        V1_38,
+        "a profile may have several plugins that generate placements, which are intersected",
     )
     PLACEMENT_SEARCH = (
         V1_38,
         "a group is tried in the placement that its pods are nominated to, and if it does not fit "
         "there, until a share of all placements have room for it",
+    )
+    POD_GROUP_ENTITIES = (
+        V1_37,
+        "a pod group is queued, tried and backed off as a whole, and preempts as a whole",
     )
     PREEMPTION_EXECUTOR_OF_1_37 = (
         V1_37,
