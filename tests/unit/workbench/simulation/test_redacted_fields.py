@@ -20,6 +20,7 @@ from kubernetes.client import models
 from proreus.insight.snapshots.cluster_objects import READ_KINDS, ClusterObjects
 from proreus.insight.snapshots.object_files import SnapshotInfo, read_cluster
 from proreus.insight.snapshots.snapshot import KEPT_ANNOTATIONS, without_secrets, write_snapshot
+from proreus.objects import Resource
 from proreus.workbench.simulation.redaction import redact
 
 TIME = "1987-06-05T04:03:02Z"
@@ -88,9 +89,11 @@ class Marked:
         return "example.com/foo" if name in RESOURCE_NAMES else self.text(path)
 
 
-def model_of(kind: str, version: str) -> str:
-    version = version.rpartition("/")[2].capitalize()
-    for name in (f"{version}{kind}", f"Resource{version}{kind}", f"V1{kind}"):
+def model_of(kind: str, resource: Resource[Any]) -> str:
+    """Return the model of the kind's version, or of the one before it."""
+    before = [] if resource.until is None else [resource.until[1]]
+    versions = [one.capitalize() for one in (resource.version, *before, "v1")]
+    for name in (prefix + version + kind for version in versions for prefix in ("", "Resource")):
         if hasattr(models, name):
             return name
     raise AssertionError(f"no model of {kind}")
@@ -100,7 +103,7 @@ def model_of(kind: str, version: str) -> str:
 def test_no_text_and_no_time_is_left(kind: str, tmp_path: Path) -> None:
     marked = Marked()
     resource = READ_KINDS[kind]
-    obj = marked.object(model_of(kind, resource.api_version), kind)
+    obj = marked.object(model_of(kind, resource), kind)
     obj |= {"apiVersion": resource.api_version, "kind": kind}
     assert len(marked.paths) > 10
     path = tmp_path / "objects.json"
