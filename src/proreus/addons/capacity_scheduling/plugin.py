@@ -120,10 +120,11 @@ class CapacityScheduling(
         """Count the pod."""
         self._state.reserve(pod, node_name)
         self._gangs.put(pod.pod, node_name)
-        return None
+        return super().reserve(state, pod, node_name)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Do not count the pod any more."""
+        super().unreserve(state, pod, node_name)
         self._state.unreserve(pod)
         self._gangs.remove(pod.uid)
         stored = self._pods.get(pod.key)

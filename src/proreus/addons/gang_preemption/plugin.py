@@ -79,10 +79,11 @@ class GangPreemption(DefaultPreemption, ReservePlugin):
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count the pod to its gang."""
         self._put(pod.pod, node_name)
-        return None
+        return super().reserve(state, pod, node_name)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Do not count the pod any more."""
+        super().unreserve(state, pod, node_name)
         self._remove(pod.uid)
 
     # ---- preemption ----------------------------------------------------------------------------
