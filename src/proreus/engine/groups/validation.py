@@ -108,9 +108,10 @@ def _policy_of(pod: Pod) -> str:
     return pod.spec.preemption_policy or _DEFAULT_POLICY
 
 
-def _placed(leaf: PodGroupInfo, states: PodGroupStates) -> list[Pod]:
-    """Return the pods of a PodGroup that have a node."""
-    state = states.get(leaf.key)
+def _placed(group: PodGroupInfo, states: PodGroupStates) -> list[Pod]:
+    """Return the pods of a group that have a node; a CompositePodGroup has none of its own."""
+    # A PodGroup may have the same name.
+    state = None if group.is_composite else states.get(group.key)
     return [] if state is None else [placed.pod.pod for placed in state.scheduled()]
 
 

@@ -153,6 +153,8 @@ def test_pods_that_have_a_node_must_agree_as_well() -> None:
     states = PodGroupStates()
     states.assign(placed)
     assert 'got 4 ("old") and 5' in refusal(group("g", pod("new")), states)
+    # Pods of another PodGroup, whose name a CompositePodGroup has as well, need not.
+    validate_tree(group("g", group("h", pod("new"))), states)
 
 
 # ---- up to 1.37 ----------------------------------------------------------------------------------
