@@ -41,6 +41,7 @@ from proreus.framework.pod_group import (
     PodGroupInfo,
     PodGroupPostFilterResult,
     SchedulePodGroup,
+    reasons_of_placements,
 )
 from proreus.framework.pod_group_plugin import PlacementScorePlugin
 from proreus.framework.status import Code, Status, code_of
@@ -80,8 +81,11 @@ def run_placement_generate(
                 return NO_PLACEMENTS.with_plugin(plugin.name)
             generated.append(placements)
         merged = reduce(_intersections, generated, _ALL_NODES)
-        code = Code.SUCCESS if merged else Code.UNSCHEDULABLE
-        return merged or Status.unschedulable("no feasible merged placements found")
+        if all(placement.lacking for placement in merged):
+            code, text = Code.UNSCHEDULABLE, "no feasible merged placements found"
+            return Status.unschedulable(text, *reasons_of_placements(merged))
+        code = Code.SUCCESS
+        return merged
     finally:
         profile.point_seconds[point, code].observe(perf_counter() - started)
 

@@ -119,6 +119,14 @@ def test_placements_that_share_no_node_reject_the_group() -> None:
     assert merged(RACKS, [], ZONES) == NO_PLACEMENTS.with_plugin("Generator")
 
 
+@pytest.mark.parametrize("results", [(ZONES[1:],), ([Placement("r", {"b"})], ZONES)])
+def test_placements_that_all_lack_something_reject_the_group(results: Any) -> None:
+    status = merged(*results)
+    assert status.code == Code.UNSCHEDULABLE
+    assert status.reasons[0] == "no feasible merged placements found"
+    assert status.reasons[1].endswith(": no room")
+
+
 @pytest.mark.parametrize("result", [Status.error("broken"), ValueError("broken")])
 def test_errors_are_errors(result: Any) -> None:
     with pytest.raises(PluginError, match=r"^broken$"):
