@@ -79,6 +79,9 @@ class AttributeHints:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):
+                # A property raised AttributeError: again, for what it says.
+                return object.__getattribute__(self, name)
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             hint = None if name.startswith("_") else _hint(self, name)
             raise AttributeError(f"{text}; write {hint}" if hint else text, name=name, obj=self)

@@ -100,6 +100,17 @@ def test_the_name_of_a_kind_is_no_resource(make: Callable[[], Handle]) -> None:
     assert handle.store(NODES) == {}
 
 
+class Broken(CycleState):
+    @property
+    def size(self) -> int:
+        return len(self._no_such_list)  # type: ignore[attr-defined, no-any-return]
+
+
+def test_an_error_within_a_property_is_reported_as_it_is() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute '_no_such_list'$"):
+        _ = Broken().size
+
+
 def test_objects_with_hints_can_be_copied() -> None:
     assert copy.copy(make_pod("web")).name == "web"
     assert copy.deepcopy(make_pod("web")).name == "web"
