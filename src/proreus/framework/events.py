@@ -178,7 +178,7 @@ class ClusterEvent:
     knows which pods an event lets pass names them by ``ungated_pods``; without it, PreEnqueue runs
     again for every pod that the plugin gates. ``pre_queueing_hint`` names the pods that an event
     may help (gate SchedulerPreQueueingHints, from Kubernetes 1.37 on): the plugin's hint is not
-    called for others, in 1.37 those of plugins that name none neither.
+    called for others. In 1.37 hints of plugins that name none are not called for them either.
     """
 
     resource: str

@@ -20,8 +20,8 @@ log = logs.logger(__name__)
 class NamedPods(Struct, frozen=True):
     """The pods (``namespace/name``) that plugins named, all together and by plugin.
 
-    A plugin that knows by an index which pods an event concerns
-    saves its hints for all others. ``candidates``: None if all pods are looked at.
+    A plugin that knows by an index which pods an event concerns saves its hints for all others.
+    ``candidates``: None if all pods are looked at.
 
     Example: DynamicResources names the two pods of a claim that was created. Only these two are
     looked at; up to Kubernetes 1.37 also for plugins that name none and registered the same event.

@@ -77,8 +77,7 @@ class PodsByPriority:
     An assumed pod may be in it after the watch has confirmed the pod: what is read here, priority
     and start time, is the same of both.
 
-    ``is_grouped``: keep the rows with pods of which
-    this is true.
+    ``is_grouped``: keep the rows with pods of which this is true.
     """
 
     def __init__(

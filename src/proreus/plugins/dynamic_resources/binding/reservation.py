@@ -42,9 +42,9 @@ class ClaimReservation:
         self._handle = handle
         self._manager = manager
         self._binder = binder
-        changes = handle.feature_gates
-        self._names_extended = changes.includes(Change.OVERHEAD_BY_CONTAINER)
-        self._restores_written = not changes.includes(Change.WRITTEN_CLAIMS_STAY_ASSUMED)
+        gates = handle.feature_gates
+        self._names_extended = gates.includes(Change.OVERHEAD_BY_CONTAINER)
+        self._restores_written = not gates.includes(Change.WRITTEN_CLAIMS_STAY_ASSUMED)
 
     # ---- Reserve -------------------------------------------------------------------------------
 
