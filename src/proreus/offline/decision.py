@@ -44,6 +44,7 @@ async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     try:
         await _Decision(cluster, profile, info, result).run()
     except (PluginError, ExtenderError) as error:
+        # kube-scheduler has an error of PreFilter as the verdict of that point.
         if isinstance(error, PluginError) and error.point == "PreFilter":
             status = Status.error(str(error)).with_plugin(error.plugin)
             result["preFilter"] = _status(status)

@@ -87,8 +87,11 @@ def read_descriptor(body: bytes, where: str) -> Descriptor:
 
 
 def _from_fields(given: Mapping[str, object]) -> tuple[Descriptor, list[str]]:
-    """Return a descriptor of the fields that are right, and a text for each other field."""
-    values: dict[str, Any] = {}
+    """Return a descriptor of the fields that are right, and a text for each other field.
+
+    A required field that is wrong has a valid value in the descriptor, which gets no second text.
+    """
+    values: dict[str, Any] = {"protocol": PROTOCOL, "name": "x", "points": POINTS[:1]}
     known = {field.encode_name: field for field in msgspec.structs.fields(Descriptor)}
     problems = [
         f"{name}: is unknown, allowed are {', '.join(known)}" for name in given if name not in known
@@ -102,9 +105,7 @@ def _from_fields(given: Mapping[str, object]) -> tuple[Descriptor, list[str]]:
             values[field.name] = msgspec.convert(given[name], field.type)
         except msgspec.ValidationError as error:
             problems.append(f"{name}: {error}")
-    return Descriptor(
-        **{"protocol": PROTOCOL, "name": "x", "points": POINTS[:1]} | values
-    ), problems
+    return Descriptor(**values), problems
 
 
 def changed_fields(one: Descriptor, other: Descriptor) -> list[str]:
