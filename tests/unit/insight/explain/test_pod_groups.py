@@ -9,7 +9,7 @@ import pytest
 
 from proreus.addons.coscheduling import Coscheduling
 from proreus.base.feature_gates import FeatureGates
-from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.base.kubernetes_version import V1_36, KubernetesVersion
 from proreus.insight.explain import explainer
 from proreus.insight.explain.explanation import by_changes
 
@@ -61,7 +61,13 @@ def coscheduling(mode: str) -> dict:
     }
 
 
-KINDS = ("PodGroup 1.37", "PodGroup 1.36", "Coscheduling plan", "Coscheduling permit")
+KINDS = (
+    "PodGroup 1.38",
+    "PodGroup 1.37",
+    "PodGroup 1.36",
+    "Coscheduling plan",
+    "Coscheduling permit",
+)
 
 
 @pytest.fixture
@@ -70,7 +76,7 @@ def make(make_world: Callable[..., World]) -> Callable[[str], Groups]:
         if kind.startswith("Coscheduling"):
             configuration = coscheduling(kind.partition(" ")[2])
             return Groups(make_world(plugins=[Coscheduling], configuration=configuration), kind)
-        version = V1_36 if kind.endswith("1.36") else V1_37
+        version = KubernetesVersion.parse(kind.removeprefix("PodGroup "))
         gates = ["GenericWorkload=true"]
         gates += ["GangScheduling=true"] if version == V1_36 else []
         return Groups(make_world(gates=FeatureGates.from_list(gates, version)), kind)
@@ -99,7 +105,7 @@ def test_a_group_that_lacks_pods(make: Any, kind: str) -> None:
         assert explained.waiting.gated_because.startswith("waiting for")
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("kind", KINDS[:4])
 def test_a_group_that_does_not_fit_says_which_pods_block_it_and_what_would_help(
     make: Any, kind: str
 ) -> None:
@@ -122,7 +128,9 @@ def test_a_group_that_does_not_fit_says_which_pods_block_it_and_what_would_help(
         )
         assert "12 pods of group default/g are needed together, 10 fit" in explained.summary
         assert "an error" not in explained.summary
-        assert explained.waiting.rejected_by == ("NodeResourcesFit",)
+        # Since 1.38 a pod that fits, or is not tried any more, waits for its group alone.
+        waits_for = "GangScheduling" if kind == "PodGroup 1.38" else "NodeResourcesFit"
+        assert explained.waiting.rejected_by == (waits_for,)
         assert explained.waiting.events or explained.waiting.queue != "unschedulable"
         assert helped.fits_now == 0
         # 8 CPUs hold 3 pods of 2666m; 2 pods more than 10 need that on two nodes at least.
@@ -248,7 +256,7 @@ def test_a_group_without_its_object(make: Any, kind: str) -> None:
     explained = groups.world.explain("one")
     assert not explained.group.exists
     assert "PodGroup default/g does not exist" in explained.summary
-    if groups.kind in ("PodGroup 1.37", "PodGroup 1.36"):
+    if groups.kind.startswith("PodGroup "):
         # No attempt says why: lists have what is missing.
         why = groups.world.explainer.why_waiting("default/one")
         assert why == "PodGroup default/g does not exist: the pod waits until it is created"
@@ -280,5 +288,5 @@ def test_the_queue_lists_groups_and_the_plugins_that_reject_them(make: Any, kind
     assert listed.message
     plugins = {plugin for reason in found.reasons for plugin in reason.plugins}
     assert "an error" not in plugins
-    assert plugins <= {"NodeResourcesFit", "Coscheduling"}
+    assert plugins <= {"NodeResourcesFit", "Coscheduling", "GangScheduling"}
     assert "NodeResourcesFit" in {p for one in found.oldest for p in one.rejected_by} | plugins
