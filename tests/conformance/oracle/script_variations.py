@@ -55,6 +55,8 @@ class ScriptVariations(Variations):
 
     def _change_script(self, case: JsonObject, others: Sequence[JsonObject]) -> None:
         rng, steps = self._rng, case["steps"]
+        if not steps or not others:
+            return
         place, luck = rng.randrange(len(steps) + 1), rng.random()
         if luck < 0.15:
             del steps[place : place + 1]
