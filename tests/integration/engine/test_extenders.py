@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from proreus.framework.events import ADD, PERSISTENT_VOLUME_CLAIM, ClusterEvent
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import Victims
 
 from ..networked_cluster import StandingStill, advance_loop_time
@@ -383,7 +384,7 @@ async def test_candidates_without_victims_are_dropped_if_the_extender_that_may_a
     broken = await start_extender(preempt=web.Response(status=500))
     world = make_cluster(configured(broken, "preempt", ignorable=True))
     crowded(world)
-    victims = Victims((world.pod("victim-n1"),), 0)
+    victims = Victims((PodInfo(world.pod("victim-n1")),), 0)
     extenders = world.scheduler.scheduling_cycle.extenders
     proposed = {"n0": Victims((), 0), "n1": victims}
     assert await extenders.preempt(world.pod("vip"), proposed) == {"n1": victims}

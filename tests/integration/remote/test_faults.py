@@ -367,7 +367,7 @@ async def test_scores_out_of_range(make_cluster, start):
         ({"timeoutSeconds": 0}, "timeoutSeconds: 0 must be more than 0 and at most 10"),
         ({"events": [{"resource": "Node", "actions": ["Born"]}]}, 'events[0].actions[0]: "Born"'),
         ({"failureMode": "maybe"}, "Invalid enum value 'maybe'"),
-        ({"typo": 1}, "unknown field `typo`"),
+        ({"typo": 1}, "typo: is unknown, allowed are protocol, name"),
     ],
 )
 async def test_a_bad_descriptor_is_refused_with_what_is_allowed(descriptor, error, start):
