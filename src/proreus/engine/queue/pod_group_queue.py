@@ -282,10 +282,6 @@ class PodGroupQueue:
         if entity.key in self._unschedulable:
             if queued is not None:
                 self._sub_queues.unschedulable_group_changed(entity, queued, self._added)
-                if _gated_alone(entity, queued):
-                    # No event tells so: it would wait for the flush.
-                    self._sub_queues.requeue(entity, QueueingStrategy.AFTER_BACKOFF, self._added)
-                    self._notify_ready()
         elif entity.pods_by_group:
             # As in kube-scheduler: the others may be too few now. Those that are alike agree.
             pods = next(iter(entity.pods_by_group.values()))
@@ -473,9 +469,3 @@ def _differs_in_status_only(old: Pod, new: Pod) -> bool:
         and before.labels == after.labels
         and before.annotations == after.annotations
     )
-
-
-def _gated_alone(group: QueuedPodGroupInfo, gone: QueuedPodInfo) -> bool:
-    """Return whether only a pod that is gone kept its group gated."""
-    left = group.queued_pods
-    return bool(left) and group.gated and gone.gated and not any(pod.gated for pod in left)

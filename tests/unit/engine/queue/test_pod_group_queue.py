@@ -102,21 +102,6 @@ def test_one_gated_pod_gates_all(grouped, pod, pod_group):
     assert grouped.places() == {"active": ["a", "b"]}
 
 
-@pytest.mark.parametrize("first_gates", [False, True])
-def test_a_group_is_tried_once_its_only_gated_pod_is_deleted(
-    make_harness, pod, pod_group, first_gates
-):
-    harness = make_harness(V1_37, WorkloadForest(), first_gated_pod_gates=first_gates)
-    harness.add_groups(pod_group("g"))
-    gated = [pod(name, group="g", pre_enqueue_plugins=("x",)) for name in "ac"]
-    harness.add(gated[0], pod("b", group="g"), gated[1])
-    assert harness.places() == {"gated": ["a", "b", "c"]}
-    harness.queue.delete(gated[0])
-    assert harness.places() == {"gated": ["b", "c"]}
-    harness.queue.delete(gated[1])
-    assert harness.places() == {"active": ["b"]}
-
-
 def gate_asked(asked: list[str], pod: PodInfo) -> Status | None:
     """A PreEnqueue plugin that gates pods with scheduling gates."""
     asked.append(pod.name)
