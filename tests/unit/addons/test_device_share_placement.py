@@ -18,7 +18,7 @@ from proreus.addons.device_share.devices import (
     NodeDevice,
     inventory_of,
 )
-from proreus.addons.device_share.fragmentation import RecentPods, Room
+from proreus.addons.device_share.fragmentation import RecentGpuPods, Room
 from proreus.addons.device_share.hints import Hints, InvalidRequest, hints_of
 from proreus.addons.device_share.placement import most_used_first, place
 from proreus.addons.device_share.requests import PodDeviceRequest, Share, request_of
@@ -386,8 +386,8 @@ def pod_with_gpus(count: int, cpu: str = "1", **more: Any) -> PodInfo:
     return make_pod("p", cpu, resources={"nvidia.com/gpu": count}, **more)
 
 
-def seen(*pods: PodInfo, size: int = 10) -> RecentPods:
-    recent = RecentPods(size)
+def seen(*pods: PodInfo, size: int = 10) -> RecentGpuPods:
+    recent = RecentGpuPods(size)
     for pod in pods:
         request = request_of(pod)
         assert request is not None
@@ -395,7 +395,7 @@ def seen(*pods: PodInfo, size: int = 10) -> RecentPods:
     return recent
 
 
-def usable(recent: RecentPods, node: NodeInfo, usage: NodeDeviceUsage, cpu: int = 0) -> float:
+def usable(recent: RecentGpuPods, node: NodeInfo, usage: NodeDeviceUsage, cpu: int = 0) -> float:
     """Return the usable thousandths beside a pod with so much CPU."""
     kind = recent.kind(node, usage.inventory)
     free_cpu = node.allocatable["cpu"] - cpu
@@ -425,7 +425,7 @@ def test_gpus_that_are_too_few_are_wasted() -> None:
 def test_before_any_pod_is_seen_whole_gpus_are_usable() -> None:
     part_used = usage(*range(6))
     part_used.add([Grant("gpu", 6, 300, 0, 300)])
-    assert usable(RecentPods(10), free_node(), part_used) == 1000
+    assert usable(RecentGpuPods(10), free_node(), part_used) == 1000
 
 
 def test_what_is_left_of_a_shared_gpu_is_usable_by_pods_that_ask_for_so_little() -> None:

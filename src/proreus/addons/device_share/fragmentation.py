@@ -49,7 +49,7 @@ Gpus = tuple[int, ...]
 """The free thousandths of each GPU of a node, the least first."""
 
 
-class Requirement(NamedTuple):
+class NodeRequirement(NamedTuple):
     """What a pod requires of a node, besides the amounts."""
 
     affinity: PodNodeAffinity
@@ -66,13 +66,13 @@ class Requirement(NamedTuple):
         )
 
 
-class RecentPod(NamedTuple):
+class GpuPod(NamedTuple):
     """A pod that asked for GPUs; CPU in thousandths, memory in bytes."""
 
     cpu: int
     memory: int
     shares: tuple[Share, ...]
-    requirement: Requirement
+    requirement: NodeRequirement
 
 
 class Replayed(NamedTuple):
@@ -103,17 +103,17 @@ class Room(NamedTuple):
     gpus: Gpus
 
 
-class RecentPods:
+class RecentGpuPods:
     """The last ``size`` pods that asked for GPUs; before the first one, pods with a whole GPU.
 
     ``generation`` changes when other pods are replayed.
     """
 
     def __init__(self, size: int) -> None:
-        self._pods: deque[RecentPod] = deque(maxlen=size)
+        self._pods: deque[GpuPod] = deque(maxlen=size)
         self._since = 0
-        self._groups: tuple[tuple[RecentPod | None, ...], ...] = ((None,) * _GROUP,)
-        self._requirements: tuple[Requirement, ...] = ()
+        self._groups: tuple[tuple[GpuPod | None, ...], ...] = ((None,) * _GROUP,)
+        self._requirements: tuple[NodeRequirement, ...] = ()
         self._kinds: dict[tuple[object, ...], NodeKind] = {}
         self._kind_of: dict[str, tuple[object, object, NodeKind]] = {}
         self._usable: dict[Room, float] = {}
@@ -124,10 +124,10 @@ class RecentPods:
         shares = tuple(share for share in request.shares if share.type == "gpu")
         if not shares:
             return
-        requirement = Requirement(
+        requirement = NodeRequirement(
             node_affinity(pod), toleration_index(pod), replace(request, shares=())
         )
-        self._pods.append(RecentPod(*cpu_and_memory(pod), shares, requirement))
+        self._pods.append(GpuPod(*cpu_and_memory(pod), shares, requirement))
         self._since += 1
         # At first after each doubling, so that the first few pods count at once.
         count = len(self._pods)
@@ -142,7 +142,7 @@ class RecentPods:
     def _have_changed(self) -> bool:
         """Return whether other pods come than those that are replayed."""
         replayed = Counter(chain.from_iterable(self._groups))
-        recent: Counter[RecentPod | None] = Counter(self._pods)
+        recent: Counter[GpuPod | None] = Counter(self._pods)
         times = replayed.total() / recent.total()
         alike = sum(min(count, times * recent[pod]) for pod, count in replayed.items())
         return alike < _ALIKE * replayed.total()
@@ -215,12 +215,12 @@ def cpu_and_memory(pod: PodInfo) -> tuple[int, int]:
     return amounts.get("cpu", 0), amounts.get("memory", 0)
 
 
-def _several_first(pod: RecentPod | None) -> int:
+def _several_first(pod: GpuPod | None) -> int:
     return -1 if pod is None else -max(share.count for share in pod.shares)
 
 
 def _on_kind(
-    group: Sequence[RecentPod | None], allowed: set[Requirement], device: NodeDevice
+    group: Sequence[GpuPod | None], allowed: set[NodeRequirement], device: NodeDevice
 ) -> Iterator[Replayed]:
     """Yield the pods of a group that may run on a node with such devices."""
     for pod in group:

@@ -17,7 +17,7 @@ from pydantic import Field
 from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
 from proreus.addons.device_share.annotations import HAMI_NODE, result_annotations
 from proreus.addons.device_share.devices import DEVICES, WHOLE
-from proreus.addons.device_share.fragmentation import RecentPods, cpu_and_memory
+from proreus.addons.device_share.fragmentation import RecentGpuPods, cpu_and_memory
 from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.placement import (
     DeviceOrder,
@@ -118,7 +118,7 @@ class DeviceShareArgs(PluginArgs):
             yield field_errors.invalid(where, weights, "one of the weights must be > 0")
 
 
-class Placement(NamedTuple):
+class DevicePlacement(NamedTuple):
     """What is left of the GPUs of a node beside the devices of a pod.
 
     ``used``: percent of the node's devices of that type, by the weights of the strategy. ``left``:
@@ -129,14 +129,14 @@ class Placement(NamedTuple):
     left: tuple[int, ...]
 
 
-class Demand(NamedTuple):
+class DeviceDemand(NamedTuple):
     """The request of a pod, and its placements by the use of a node's devices.
 
     Nodes are many, but few differ in their devices and the use of them.
     """
 
     request: PodDeviceRequest
-    placements: WeakKeyDictionary[DeviceState, Placement | None]
+    placements: WeakKeyDictionary[DeviceState, DevicePlacement | None]
 
 
 class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
@@ -152,12 +152,12 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         # Asked for each node in turn.
         self._demand_of = lru_cache(maxsize=1)(self._new_demand)
         self._placements_of = lru_cache(maxsize=_MOST_REQUESTS)(_new_placements)
-        self._recent: RecentPods | None = None
+        self._recent: RecentGpuPods | None = None
         self._avoids = args.cpu_only_pods != "Allow"
         spreads = args.scoring_strategy.type == "LeastAllocated"
         self._order: DeviceOrder = least_used_first if spreads else most_used_first
         if args.scoring_strategy.type == "LeastFragmented":
-            self._recent = RecentPods(args.recent_requests)
+            self._recent = RecentGpuPods(args.recent_requests)
             handle.on_change(PODS, self._note_request)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -170,9 +170,9 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
             ClusterEvent(DEVICES.id, events.ALL),
         )
 
-    def _new_demand(self, pod: PodInfo) -> Demand | None:
+    def _new_demand(self, pod: PodInfo) -> DeviceDemand | None:
         request = valid_request(pod)
-        return None if request is None else Demand(request, self._placements_of(request))
+        return None if request is None else DeviceDemand(request, self._placements_of(request))
 
     def _note_request(self, old: Pod | None, new: Pod | None) -> None:
         if self._recent is None or old is not None or new is None:
@@ -225,7 +225,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         empty = DeviceState.of(NodeDeviceUsage(inventory))
         return NO_DEVICES if self._placement(empty, demand) is None else IN_USE
 
-    def _placement(self, devices: DeviceState, demand: Demand) -> Placement | None:
+    def _placement(self, devices: DeviceState, demand: DeviceDemand) -> DevicePlacement | None:
         """Return where a pod's devices are on a node, None if they do not fit."""
         try:
             return demand.placements[devices]
@@ -236,12 +236,12 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
             return found
 
     def _placement_of(
-        self, usage: NodeDeviceUsage, demand: Demand, grants: Sequence[Grant]
-    ) -> Placement:
+        self, usage: NodeDeviceUsage, demand: DeviceDemand, grants: Sequence[Grant]
+    ) -> DevicePlacement:
         usage.add(grants)
         used, left = self._used_percent(usage, demand.request), free_gpus(usage)
         usage.add(grants, sign=-1)
-        return Placement(used, left)
+        return DevicePlacement(used, left)
 
     # ---- Score ---------------------------------------------------------------------------------
 
@@ -336,5 +336,5 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
 
 def _new_placements(
     request: PodDeviceRequest,
-) -> WeakKeyDictionary[DeviceState, Placement | None]:
+) -> WeakKeyDictionary[DeviceState, DevicePlacement | None]:
     return WeakKeyDictionary()
