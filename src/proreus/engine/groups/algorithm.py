@@ -30,6 +30,7 @@ from proreus.engine.groups.failures import GroupFailures
 from proreus.engine.groups.orders import Order, OtherOrders, kind_of
 from proreus.engine.groups.placement_search import (
     NOMINATED_WITHOUT_POD,
+    GroupPlacements,
     PlacementSearch,
     SearchPlacements,
     every_placement,
@@ -387,7 +388,7 @@ class PodGroupAlgorithm:
         is_root, provided = group is self._root, group.entity_key.is_provided
         pods = self._queued.get(group.entity_key, ()) if is_root else ()
         find = every_placement if provided else self.search
-        search = find(placements, pods, self.profile, nodes, self.rng)
+        search = find(GroupPlacements(placements, pods, self.profile, nodes, self.rng))
         if not (is_root and provided):
             return search
         return structs.replace(search, places=self._places(placements, [*search.places]))

@@ -45,81 +45,75 @@ class PlacementSearch(Struct, frozen=True):
         return found >= self.wanted or (found > 0 and place == self.nominated)
 
 
-def known_to_lack_nothing(placements: Sequence[Placement]) -> list[int]:
-    """Return the places of the placements to try."""
-    return [place for place, one in enumerate(placements) if not one.lacking]
+class GroupPlacements(Struct, frozen=True):
+    """The placements of a group, and what decides which of them are searched.
 
-
-def every_placement(
-    placements: Sequence[Placement],
-    pods: Sequence[QueuedPodInfo],
-    profile: Profile,
-    nodes: NodeTable,
-    rng: random.Random,
-) -> PlacementSearch:
-    """Search all placements, or up to the first that fits if their order is that of preference."""
-    wanted = 1 if isinstance(placements, OrderedPlacements) else len(placements)
-    return PlacementSearch(known_to_lack_nothing(placements), wanted)
-
-
-def enough_placements(
-    placements: Sequence[Placement],
-    pods: Sequence[QueuedPodInfo],
-    profile: Profile,
-    nodes: NodeTable,
-    rng: random.Random,
-) -> PlacementSearch:
-    """Search the placement that ``pods`` are nominated to, then a share of all of them.
-
-    ``pods``: of a root PodGroup; none for a group of another tree, which may have its minimum
+    ``pods``: those of a root PodGroup; none for a group of another tree, which may have its minimum
     without a pod more, so that the first placement would be as good as any.
     """
-    places = known_to_lack_nothing(placements)
-    nominated = _nominated(placements, pods, nodes)
-    if isinstance(placements, OrderedPlacements):
-        wanted = 1
-    else:
-        wanted = _wanted([placements[place] for place in places], profile, nodes)
+
+    placements: Sequence[Placement]
+    pods: Sequence[QueuedPodInfo]
+    profile: Profile
+    nodes: NodeTable
+    rng: random.Random
+
+    @property
+    def are_ordered(self) -> bool:
+        """Whether their order is that of preference, so that the first that fits is the best."""
+        return isinstance(self.placements, OrderedPlacements)
+
+    def possible(self) -> list[int]:
+        """Return the places of the placements that are not known to lack something."""
+        return [place for place, one in enumerate(self.placements) if not one.lacking]
+
+    def nominated(self) -> int | None:
+        """Return the place of the only placement with nodes that pods are nominated to."""
+        names = {one.pod.status.nominated_node_name for one in self.pods} & self.nodes.rows.keys()
+        found = [
+            place
+            for place, one in enumerate(self.placements)
+            if names and (one.node_names is None or not names.isdisjoint(one.node_names))
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def share_of(self, places: Sequence[int]) -> int:
+        """Return how many of these placements are to fit before the best one is chosen."""
+        # Without scores the first one is as good as any.
+        if not self.profile.placement_score:
+            return 1
+        percentage = self.profile.percentage_of_placements_to_score
+        if not percentage:
+            nodes = sum(self._size_of(self.placements[place]) for place in places)
+            percentage = max(_LEAST_PERCENTAGE, 100 - nodes * 9 // 500)
+        return max(1, len(places) * percentage // 100)
+
+    def _size_of(self, placement: Placement) -> int:
+        names = placement.node_names
+        return len(self.nodes.rows if names is None else names)
+
+
+def every_placement(group: GroupPlacements) -> PlacementSearch:
+    """Search all placements, or up to the first that fits if they are ordered."""
+    return PlacementSearch(group.possible(), 1 if group.are_ordered else len(group.placements))
+
+
+def enough_placements(group: GroupPlacements) -> PlacementSearch:
+    """Search the placement that pods are nominated to, then a share of all of them."""
+    places, nominated = group.possible(), group.nominated()
+    wanted = 1
+    if not group.are_ordered:
+        wanted = group.share_of(places)
         if wanted < len(places):
-            rng.shuffle(places)
+            group.rng.shuffle(places)
     if nominated in places:
         places.sort(key=lambda place: place != nominated)
     return PlacementSearch(places, wanted, nominated)
 
 
-SearchPlacements = Callable[
-    [Sequence[Placement], Sequence[QueuedPodInfo], Profile, NodeTable, random.Random],
-    PlacementSearch,
-]
+SearchPlacements = Callable[[GroupPlacements], PlacementSearch]
 
 
 def search_of(gates: FeatureGates) -> SearchPlacements:
     """Return how the emulated version searches placements."""
     return enough_placements if gates.includes(Change.PLACEMENT_SEARCH) else every_placement
-
-
-def _nominated(
-    placements: Sequence[Placement], pods: Sequence[QueuedPodInfo], nodes: NodeTable
-) -> int | None:
-    """Return the place of the only placement with nodes that pods are nominated to."""
-    names = {queued.pod.status.nominated_node_name for queued in pods} & nodes.rows.keys()
-    found = [
-        place
-        for place, one in enumerate(placements)
-        if names and (one.node_names is None or not names.isdisjoint(one.node_names))
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _wanted(placements: Sequence[Placement], profile: Profile, nodes: NodeTable) -> int:
-    """Return how many feasible placements are found before the best one is chosen."""
-    # Without scores the first one is as good as any.
-    if not profile.placement_score:
-        return 1
-    percentage = profile.percentage_of_placements_to_score
-    if not percentage:
-        sizes = (
-            len(nodes.rows) if one.node_names is None else len(one.node_names) for one in placements
-        )
-        percentage = max(_LEAST_PERCENTAGE, 100 - sum(sizes) * 9 // 500)
-    return max(1, len(placements) * percentage // 100)

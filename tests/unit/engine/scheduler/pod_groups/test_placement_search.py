@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_37, V1_38
 from proreus.engine.groups.placement_search import (
+    GroupPlacements,
     PlacementSearch,
     enough_placements,
     every_placement,
@@ -35,7 +36,10 @@ def search(
         SimpleNamespace(pod=make_pod("p", status={"nominatedNodeName": name}).pod)
         for name in nominated
     ]
-    found: PlacementSearch = find(placements, pods, profile, nodes, random.Random(1))
+    group = GroupPlacements(
+        placements, cast(Any, pods), cast(Any, profile), nodes, random.Random(1)
+    )
+    found: PlacementSearch = find(group)
     return PlacementSearch(list(found.places), found.wanted, found.nominated)
 
 
