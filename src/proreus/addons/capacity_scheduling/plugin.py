@@ -33,7 +33,6 @@ from proreus.framework import (
     PreFilterPlugin,
     QuotaPlugin,
     QuotaUse,
-    ReservePlugin,
     Rows,
     SchedulePodGroup,
     Status,
@@ -55,9 +54,7 @@ _EVICTION_SECONDS = 30.0
 """A victim that is not terminating after this time was not evicted: the request failed."""
 
 
-class CapacityScheduling(
-    DefaultPreemption, PreFilterPlugin, ReservePlugin, BackgroundPlugin, QuotaPlugin
-):
+class CapacityScheduling(DefaultPreemption, PreFilterPlugin, BackgroundPlugin, QuotaPlugin):
     """Keeps namespaces or queues within their quotas, and gives back guarantees."""
 
     needs_points = {"postFilter": "preFilter"}

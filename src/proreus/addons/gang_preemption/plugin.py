@@ -16,7 +16,7 @@ from proreus.addons.coscheduling.group_objects import GroupObjects
 from proreus.addons.coscheduling.groups import Group, membership_of
 from proreus.addons.gang_preemption.gang_victims import GangVictims
 from proreus.addons.gang_preemption.placed_gangs import PlacedGangs
-from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Rows, Status
+from proreus.framework import CycleState, Handle, PodInfo, Rows, Status
 from proreus.objects import PODS, Pod
 from proreus.objects.pod import is_terminal
 from proreus.plugins.default_preemption import (
@@ -30,11 +30,10 @@ class GangPreemptionArgs(DefaultPreemptionArgs):
     """The arguments of DefaultPreemption."""
 
 
-class GangPreemption(DefaultPreemption, ReservePlugin):
+class GangPreemption(DefaultPreemption):
     """Evicts surplus pods of gangs first, and pods that a gang needs only with the whole gang."""
 
     Args = GangPreemptionArgs
-    reserve_changes_filter = False
 
     def __init__(self, args: GangPreemptionArgs, handle: Handle) -> None:
         self._gangs = PlacedGangs()
