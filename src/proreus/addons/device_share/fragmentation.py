@@ -23,6 +23,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, islice
+from math import prod
 from typing import NamedTuple
 
 from proreus.addons.device_share.devices import MOST_DEVICES, WHOLE, Inventory, NodeDevice
@@ -50,7 +51,7 @@ Gpus = tuple[int, ...]
 
 
 class NodeRequirement(NamedTuple):
-    """What a pod requires of a node, besides the amounts."""
+    """Requirements of a pod about the node, besides the amounts."""
 
     affinity: PodNodeAffinity
     tolerations: TolerationIndex
@@ -78,12 +79,14 @@ class GpuPod(NamedTuple):
 class Replayed(NamedTuple):
     """A pod as it is replayed on nodes of one kind.
 
-    ``takes``: how many GPUs, and the thousandths of each; ``most``: the most of one GPU.
+    ``takes``: how many GPUs, and the thousandths of each; ``most``: the most of one GPU,
+    ``total``: of all.
     """
 
     cpu: int
     memory: int
     most: int
+    total: int
     takes: tuple[tuple[int, int], ...]
 
 
@@ -95,7 +98,7 @@ class NodeKind:
 
 
 class Room(NamedTuple):
-    """What is free on a node: thousandths of CPUs, bytes, and GPUs."""
+    """The free part of a node: thousandths of CPUs, bytes of memory, and GPUs."""
 
     kind: NodeKind
     cpu: int
@@ -225,10 +228,11 @@ def _on_kind(
     """Yield the pods of a group that may run on a node with such devices."""
     for pod in group:
         if pod is None:
-            yield Replayed(0, 0, WHOLE, ((1, WHOLE),))
+            yield Replayed(0, 0, WHOLE, WHOLE, ((1, WHOLE),))
         elif pod.requirement in allowed:
             takes = tuple(take for share in pod.shares for take in _takes(share, device))
-            yield Replayed(pod.cpu, pod.memory, max(milli for _, milli in takes), takes)
+            most, total = max(milli for _, milli in takes), sum(map(prod, takes))
+            yield Replayed(pod.cpu, pod.memory, most, total, takes)
 
 
 def _takes(share: Share, device: NodeDevice) -> Iterator[tuple[int, int]]:
@@ -253,12 +257,12 @@ def _replay(group: Sequence[Replayed], room: Room) -> int:
         left = _left(free, pod.takes)
         if left is not None:
             free, cpu, memory = left, cpu - pod.cpu, memory - pod.memory
-            taken += sum(count * milli for count, milli in pod.takes)
+            taken += pod.total
     return taken
 
 
 def _left(free: list[int], takes: Sequence[tuple[int, int]]) -> list[int] | None:
-    """Return what is left of GPUs, the least first, by best fit; None if they are too few."""
+    """Return the free GPUs, the least first, after takes by best fit; None if they are too few."""
     for count, milli in takes:
         first = bisect_left(free, milli)
         if first + count > len(free):

@@ -119,7 +119,7 @@ class DeviceShareArgs(PluginArgs):
 
 
 class DevicePlacement(NamedTuple):
-    """What is left of the GPUs of a node beside the devices of a pod.
+    """The use of a node's devices once a pod has been placed there.
 
     ``used``: percent of the node's devices of that type, by the weights of the strategy. ``left``:
     free thousandths of each GPU, the least first.
