@@ -73,7 +73,7 @@ def page() -> str:
 
 
 def _note(name: str, of_versions: Mapping[str, Mapping[str, Row]]) -> str:
-    """Return what versions have otherwise than the newest: no such metric, or other labels."""
+    """Return a metric's differences in older versions: none there, or other labels."""
     note = ""
     having = [version for version, found in of_versions.items() if name in found]
     if len(having) < len(of_versions):

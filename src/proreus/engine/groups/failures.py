@@ -1,4 +1,4 @@
-"""What a group that does not fit tells of itself, and what its pods and the groups below it tell.
+"""The reasons of a group that does not fit: its own, its pods' and those of the groups below it.
 
     dry run ─► Results ─► complete: the groups below a failed one, too
         ─► append_reason: PodGroupPostFilter ─► of_pod: why a pod goes back to the queue
@@ -217,7 +217,7 @@ class ExplainingFailures(GroupFailures):
 
 
 def failures_of(root: PodGroupInfo, gates: FeatureGates) -> GroupFailures:
-    """Return what a root group and all that is below it tell if it does not fit."""
+    """Return the texts for a root group that does not fit, and for all below it."""
     provided = root.group is not None and root.entity_key.is_provided
     if provided or not gates.includes(Change.FAILED_GROUPS_NAMED):
         return ExplainingFailures()

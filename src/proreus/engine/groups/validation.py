@@ -1,4 +1,4 @@
-"""What the groups of a tree, and all their pods, must have in common to be scheduled together."""
+"""Checks that the groups of a tree, and all their pods, can be scheduled together."""
 
 from __future__ import annotations
 
